@@ -1,0 +1,102 @@
+// Package graphite asks a Graphite render API for series and reads the answer
+// without ever taking absence for a number.
+//
+// The package knows nothing of load balancing. A [Client] turns a [Request]
+// into an [Answer]; [Series.Reduce] turns one series into one [Sample], or
+// says why it can't.
+package graphite
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Config says where the render API is and how to talk to it. Only URL is
+// required; each other zero field means the default in its comment.
+type Config struct {
+	URL         string            // base address with any path prefix; "/render" is appended
+	Method      string            // "POST" (default) or "GET"
+	Timeout     time.Duration     // one request with its body; 0 means 5 s
+	Header      http.Header       // sent as they are with every request
+	Username    string            // Basic authentication when not empty
+	Password    string            // goes with Username
+	BearerToken string            // Authorization: Bearer when not empty; excludes Username
+	TLS         *tls.Config       // nil means the system's roots
+	MaxBody     int64             // bytes after decompression; 0 means 16 MiB
+	Transport   http.RoundTripper // nil means an own http.Transport without proxy
+	Now         func() time.Time  // nil means time.Now
+}
+
+// Client asks one render API. It is safe for concurrent use.
+type Client struct{ config Config }
+
+// NewClient checks config and returns a client. It opens no connection.
+func NewClient(config Config) (*Client, error) { return &Client{config: config}, nil }
+
+// Request is one question: several targets, one window.
+type Request struct {
+	Targets []string
+	Window  time.Duration // length of the window, whole seconds, > 0
+	Until   time.Duration // how long before now the window ends; 0 means now
+}
+
+// Answer is what the render API said, decoded.
+type Answer struct {
+	Series []Series
+	// Now is the server's clock (the Date header) when the answer was made;
+	// our own clock when the header is missing. Ages are taken against it.
+	Now time.Time
+	// ClockSkew is our clock minus the server's; 0 when the header is missing.
+	ClockSkew time.Duration
+}
+
+// Series is one named list of points, oldest first.
+type Series struct {
+	Name   string
+	Fault  string // why nothing of this series may be used; empty when it is sound
+	Points []Point
+}
+
+// Point is one data point. The stamp is the START of its interval.
+type Point struct {
+	Unix  int64   // seconds
+	Value float64 // NaN when Graphite had null, or a number that no float64 holds
+}
+
+// Aggregate names the way from the points of a window to one number.
+type Aggregate string
+
+// The aggregates; the values are those of the configuration key "aggregate".
+const (
+	Last    Aggregate = "last" // the leading edge: newest usable point
+	Average Aggregate = "average"
+	Median  Aggregate = "median"
+	Max     Aggregate = "max"
+	Sum     Aggregate = "sum"
+)
+
+// Sample is one series reduced to one number.
+type Sample struct {
+	Value  float64       // finite and >= 0
+	Time   time.Time     // stamp of the newest point used
+	Age    time.Duration // Answer.Now - Time
+	MidAge time.Duration // Answer.Now - middle of the span the value stands for
+	Step   time.Duration // smallest distance of neighbouring stamps; 0 with one point
+	Points int           // points used
+	// SkippedNewest counts unusable points newer than Time.
+	SkippedNewest int
+}
+
+// Render asks once, with one retry at most.
+func (c *Client) Render(ctx context.Context, r Request) (*Answer, error) {
+	return nil, errors.New("graphite: Render is not built yet")
+}
+
+// Reduce turns the series into one number, as seen at now (Answer.Now). The
+// newest usable point must not be older than maxAge.
+func (s *Series) Reduce(a Aggregate, now time.Time, maxAge time.Duration) (Sample, error) {
+	return Sample{}, errors.New("graphite: Reduce is not built yet")
+}

@@ -1,0 +1,54 @@
+package balancer
+
+import (
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+// Table is the result of the last pass for one backend on one HAProxy. It is
+// immutable once published: readers share it without a lock.
+type Table struct {
+	Backend   string
+	Socket    string    // haproxy.Address in its printed form
+	Time      time.Time // when the pass decided
+	Worker    haproxy.Worker
+	Algorithm string
+	Mode      string // "live" or "observe"
+	Rows      []Row  // in HAProxy's order
+
+	Verdict  weighting.Verdict
+	Why      string
+	HoldCode string
+	Fault    string // what failed in this pass, in words; empty when nothing did
+
+	Function     weighting.Function
+	Fresh        int
+	InService    int
+	Mean         float64       // load a unit of capacity
+	Imbalance    float64       // max over mean; 0 when unknown
+	Age          time.Duration // of the newest data at Time; meaningless when Fresh is 0
+	Lifetime     time.Duration // tauhat, mean connection lifetime; 0 unknown
+	LifetimeFrom string        // estimator: "sessions", "little" or ""
+	Delay        time.Duration // d
+	Gain         float64       // k
+	Changes      int           // weights written by this pass
+	LastChange   time.Time     // when weights were last written; zero = not by this process
+}
+
+// Row is one server of a Table. Its JSON form is documented and stable.
+type Row struct {
+	Server        string             `json:"server"`
+	Load          *float64           `json:"load"`        // null: no usable data
+	AgeSeconds    *float64           `json:"age_seconds"` // null: no usable data
+	Capacity      float64            `json:"capacity"`
+	Share         float64            `json:"share"`          // 0..1 of the new connections
+	Weight        int                `json:"weight"`         // computed
+	AppliedWeight int                `json:"applied_weight"` // in force, read back from HAProxy
+	InitialWeight int                `json:"initial_weight"`
+	AdminState    string             `json:"admin_state"` // "ready", "drain", "maint"
+	OpState       string             `json:"op_state"`    // "running", "stopped", ...
+	Sessions      int                `json:"sessions"`
+	Reasons       []weighting.Reason `json:"reasons"`
+}
