@@ -109,6 +109,9 @@ type Input struct {
 	Servers    []Server      // every server of the backend, any order
 	Lifetime   time.Duration // tauhat, the mean connection lifetime; 0 when unknown
 	LastChange time.Time     // when weights were last written; zero when never
+	// Force says why the weights must be written even inside the deadband (a
+	// reload, a second writer); empty when there is no such reason.
+	Force string
 }
 
 // Reason is one step that shaped a server's weight.
