@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// result is the outcome of one check.
+type result string
+
+const (
+	ok   result = "ok"
+	warn result = "warn"
+	fail result = "fail"
+)
+
+// finding is one line of a check's report. Its JSON form is documented in
+// docs/json.md and stable; the names in Check too, the words are not.
+type finding struct {
+	Check   string `json:"check"`   // fixed identifier: what was looked at
+	Subject string `json:"subject"` // where: a socket, a backend, a URL
+	Result  result `json:"result"`
+	Found   string `json:"found"`
+	Do      string `json:"do"` // what to do; empty when there is nothing to do
+}
+
+func newCheck(p *Program) *cobra.Command {
+	var live, asJSON bool
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration; with --live Graphite and HAProxy as well",
+		Long:  wordsCheck,
+		Args:  arguments(),
+		RunE: p.action(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			if live {
+				return p.checkLive(ctx, asJSON)
+			}
+			return p.checkFile(asJSON)
+		}),
+	}
+	c.Flags().BoolVar(&live, "live", false, "ask Graphite and HAProxy too; changes nothing")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// checkFile reads the configuration and does nothing else.
+func (p *Program) checkFile(asJSON bool) error {
+	c, err := p.load()
+	if err != nil {
+		return err
+	}
+	found := wordsConfigGood(len(c.Backends), len(c.HAProxy.Sockets))
+	if asJSON {
+		return p.writeJSON([]finding{{Check: "config", Subject: p.file, Result: ok, Found: found}})
+	}
+	_, err = fmt.Fprintf(p.Stdout, "%s: %s\n", p.file, found)
+	return err
+}
+
+func (p *Program) checkLive(ctx context.Context, asJSON bool) error {
+	c, err := p.load()
+	if err != nil {
+		return err
+	}
+	g := p.progress("checking")
+	findings, err := lookAround(ctx, c, g)
+	g.end()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return failed(ctx.Err())
+	}
+	if asJSON {
+		err = p.writeJSON(findings)
+	} else {
+		err = p.writeFindings(findings)
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range findings {
+		if f.Result == fail {
+			return silent(exitFailed)
+		}
+	}
+	return nil
+}
+
+// writeFindings prints the table, then what to do about each thing that is
+// not good: those are sentences, too long for a column.
+func (p *Program) writeFindings(findings []finding) error {
+	styles := map[result]style{ok: green, warn: yellow, fail: red}
+	t := newTable("result", "check", "of", "found")
+	count := map[result]int{}
+	for _, f := range findings {
+		t.add(cell{string(f.Result), styles[f.Result]}, cell{text: f.Check}, cell{text: f.Subject}, cell{text: f.Found})
+		count[f.Result]++
+	}
+	if err := p.writeTable(t); err != nil {
+		return err
+	}
+	if count[warn]+count[fail] > 0 {
+		fmt.Fprintf(p.Stdout, "\nwhat to do\n")
+	}
+	for _, f := range findings {
+		if f.Do != "" {
+			fmt.Fprintf(p.Stdout, "  %s %s: %s\n", f.Check, f.Subject, f.Do)
+		}
+	}
+	_, err := fmt.Fprintf(p.Stdout, "\n%s\n", wordsCheckTotal(count[ok], count[warn], count[fail]))
+	return err
+}

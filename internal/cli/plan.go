@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/haproxy-weighter/haproxy-weighter/graphite"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+func newPlan(p *Program) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "plan [BACKEND]",
+		Short: "Show the weights that one pass would set, and change nothing",
+		Long:  wordsPlan,
+		Args:  arguments("[BACKEND]"),
+		RunE: p.action(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			return p.plan(ctx, args, asJSON)
+		}),
+		ValidArgsFunction: p.completeBackend,
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// planJSON is what --json prints for one backend on one socket. Its fields
+// are documented in docs/json.md and stable.
+type planJSON struct {
+	Backend         string             `json:"backend"`
+	Socket          string             `json:"socket"`
+	Time            time.Time          `json:"time"`
+	Algorithm       string             `json:"algorithm"`
+	Mode            string             `json:"mode"`
+	Verdict         weighting.Verdict  `json:"verdict"`
+	Why             string             `json:"why"`
+	HoldCode        string             `json:"hold_code"`
+	Fault           string             `json:"fault"`
+	Function        weighting.Function `json:"function"`
+	Fresh           int                `json:"fresh"`
+	InService       int                `json:"in_service"`
+	Mean            float64            `json:"mean"`
+	Imbalance       float64            `json:"imbalance"`
+	AgeSeconds      *float64           `json:"age_seconds"`
+	LifetimeSeconds float64            `json:"lifetime_seconds"`
+	LifetimeFrom    string             `json:"lifetime_from"`
+	DelaySeconds    float64            `json:"delay_seconds"`
+	Gain            float64            `json:"gain"`
+	Servers         []balancer.Row     `json:"servers"`
+}
+
+func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
+	c, backends, err := p.backends(names)
+	if err != nil {
+		return err
+	}
+	client, err := graphite.NewClient(c.Graphite)
+	if err != nil {
+		return failed(fmt.Errorf("graphite: %w", err))
+	}
+	tables, err := p.planTables(ctx, c, backends, client)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = p.writeJSON(planEnvelopes(tables))
+	} else {
+		err = p.writePlans(tables)
+	}
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if t.Fault != "" {
+			return silent(exitFailed)
+		}
+	}
+	return nil
+}
+
+func (p *Program) planTables(ctx context.Context, c *config.Config, backends []config.Backend, r balancer.Renderer) ([]*balancer.Table, error) {
+	g := p.progress("planning")
+	defer g.end()
+	var all []*balancer.Table
+	for _, b := range backends {
+		g.set("planning backend " + b.Name)
+		planes, err := planesOf(ctx, c, b)
+		if err != nil {
+			return nil, failed(fmt.Errorf("backend %s: %w", b.Name, err), hintCheckLive)
+		}
+		loop := balancer.New(balancer.Options{
+			Backend: b, Renderer: r, Planes: planes, Logger: slog.New(slog.DiscardHandler),
+		})
+		tables, err := loop.Plan(ctx)
+		if err != nil {
+			return nil, failed(fmt.Errorf("backend %s: %w", b.Name, err), hintCheckLive)
+		}
+		all = append(all, tables...)
+	}
+	return all, nil
+}
+
+func planEnvelopes(tables []*balancer.Table) []planJSON {
+	out := make([]planJSON, 0, len(tables))
+	for _, t := range tables {
+		e := planJSON{
+			Backend: t.Backend, Socket: t.Socket, Time: t.Time.UTC(), Algorithm: t.Algorithm, Mode: t.Mode,
+			Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault, Function: t.Function,
+			Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
+			LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
+			DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, Servers: emptyNotNull(t.Rows),
+		}
+		if t.Fresh > 0 {
+			age := t.Age.Seconds()
+			e.AgeSeconds = &age
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (p *Program) writePlans(tables []*balancer.Table) error {
+	for i, t := range tables {
+		if i > 0 {
+			fmt.Fprintln(p.Stdout)
+		}
+		fmt.Fprintln(p.Stdout, wordsPlanHead(t))
+		if len(t.Rows) > 0 {
+			if err := p.writeTable(planTable(t)); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(p.Stdout, wordsVerdict(t))
+	}
+	return nil
+}
+
+func planTable(t *balancer.Table) *table {
+	out := newTable("server", ">load", ">age", ">share", ">weight", "admin", "state", ">sessions", "reasons")
+	for _, r := range t.Rows {
+		weight := cell{text: fmt.Sprint(r.AppliedWeight)}
+		if wouldChange(r) {
+			weight = cell{fmt.Sprintf("%d -> %d", r.AppliedWeight, r.Weight), bold}
+		}
+		sessions := "-"
+		if r.Sessions >= 0 {
+			sessions = fmt.Sprint(r.Sessions)
+		}
+		out.add(cell{text: r.Server}, cell{text: maybe(r.Load, number)}, cell{text: maybe(r.AgeSeconds, seconds)},
+			cell{text: percent(r.Share)}, weight, stateCell(r.AdminState, "ready"), stateCell(r.OpState, "running"),
+			cell{text: sessions}, cell{text: shortReasons(r.Reasons)})
+	}
+	return out
+}
+
+func wouldChange(r balancer.Row) bool { return r.Weight != r.AppliedWeight }
+
+func stateCell(text, good string) cell {
+	if text == good {
+		return cell{text: text}
+	}
+	return cell{text, yellow}
+}
+
+// shortReasons names each step, with its numbers where it changed one.
+func shortReasons(reasons []weighting.Reason) string {
+	short := make([]string, len(reasons))
+	for i, r := range reasons {
+		short[i] = r.Step
+		if r.Before != r.After {
+			short[i] += fmt.Sprintf(" %.3g -> %.3g", r.Before, r.After)
+		}
+	}
+	return strings.Join(short, ", ")
+}

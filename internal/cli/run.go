@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+)
+
+func newRun(p *Program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Balance until stopped: the daemon",
+		Long:  wordsRun,
+		Args:  arguments(),
+		RunE: p.action(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			return p.run(ctx)
+		}),
+	}
+}
+
+// run ends without an error when ctx ends: being stopped is not a failure.
+func (p *Program) run(ctx context.Context) error {
+	c, err := p.load()
+	if err != nil {
+		return err
+	}
+	logger := slog.New(p.logHandler(c.Log))
+	logger.Info("starting", "version", p.version(), "config", c.File, "backends", len(c.Backends))
+	if err := balancer.RunAll(ctx, c, logger); err != nil {
+		return failed(err)
+	}
+	logger.Info("stopped: the weights in force stay as they are")
+	return nil
+}
+
+func (p *Program) logHandler(l config.Log) slog.Handler {
+	options := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == "json" {
+		return slog.NewJSONHandler(p.Stderr, options)
+	}
+	return slog.NewTextHandler(p.Stderr, options)
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// style colours a cell. It is used on a terminal only, and never carries
+// anything that the text does not say.
+type style string
+
+const (
+	plain  style = ""
+	bold   style = "1"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+	faint  style = "2"
+)
+
+// cell is one field of a table.
+type cell struct {
+	text  string
+	style style
+}
+
+// table is aligned text: a header, and rows of as many cells.
+type table struct {
+	header []string
+	right  []bool // columns of numbers
+	rows   [][]cell
+}
+
+// newTable takes the column names; one that begins with ">" holds numbers and
+// is aligned to the right.
+func newTable(columns ...string) *table {
+	t := &table{}
+	for _, c := range columns {
+		name, right := strings.CutPrefix(c, ">")
+		t.header = append(t.header, name)
+		t.right = append(t.right, right)
+	}
+	return t
+}
+
+func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+
+// write prints the table on w, with colours when asked for.
+func (t *table) write(w io.Writer, colours bool) error {
+	head := make([]cell, len(t.header))
+	for i, name := range t.header {
+		head[i] = cell{name, bold}
+	}
+	rows := append([][]cell{head}, t.rows...)
+	width := make([]int, len(t.header))
+	for _, row := range rows {
+		for i, c := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	var out strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, c := range row {
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c.text))
+			text := c.text
+			if colours && c.style != plain && text != "" {
+				text = "\x1b[" + string(c.style) + "m" + text + "\x1b[0m"
+			}
+			if t.right[i] {
+				line.WriteString(pad + text)
+			} else {
+				line.WriteString(text + pad)
+			}
+		}
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// writeTable prints t on stdout.
+func (p *Program) writeTable(t *table) error { return t.write(p.Stdout, p.colours(p.Stdout)) }
+
+// writeJSON prints v on stdout, indented.
+func (p *Program) writeJSON(v any) error {
+	e := json.NewEncoder(p.Stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}
+
+// number prints a load with four significant digits, and all digits before the point.
+func number(v float64) string {
+	if v >= 1000 || v == 0 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// maybe prints a number that may be absent.
+func maybe(v *float64, format func(float64) string) string {
+	if v == nil {
+		return "-"
+	}
+	return format(*v)
+}
+
+// seconds prints a number of seconds as a duration, "1m30s".
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d > -10*time.Second && d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + "%" }

@@ -1,0 +1,269 @@
+package cli
+
+// This file has the words that operators read. Its rules:
+//
+//   - Errors and hints go to stderr, results to stdout. An error is one line,
+//     begins with the program's name and then a lower case letter, and has no
+//     full stop at its end. It names the thing (file, backend, socket, server).
+//   - A hint says what to do, if possible as the very command or line to type.
+//   - What was found and what to do about it are apart: "found" is a fact in a
+//     few words, "do" is an instruction, with what it means for traffic.
+//   - HAProxy's and Graphite's own words: backend, server, weight, runtime
+//     socket, target, series. No word of this program's inside.
+//   - Keys of weighter.toml are written as there: max_age, not "maximum age".
+//   - Scripts must not need these words: --json has fixed names beside them.
+//
+// Sentences that are used once and hold nothing but a name may stand where
+// they are used.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+// errorf is for what ended the command.
+func (p *Program) errorf(format string, args ...any) {
+	fmt.Fprintf(p.Stderr, "haproxy-weighter: "+format+"\n", args...)
+}
+
+// hintf is for what to do about it.
+func (p *Program) hintf(format string, args ...any) {
+	fmt.Fprintf(p.Stderr, "haproxy-weighter: hint: "+format+"\n", args...)
+}
+
+// The help texts.
+const (
+	wordsShort = "Even out the load of the servers behind HAProxy with weights from Graphite"
+	wordsLong  = `haproxy-weighter reads how loaded each server of a backend is from Graphite and
+sets the weights of HAProxy so that the loads even out. Weights steer new
+connections only; open ones are never touched.`
+	wordsExample = `  haproxy-weighter check --live     is all in place? changes nothing
+  haproxy-weighter loads ingest     what Graphite says of backend ingest
+  haproxy-weighter plan ingest      the weights that would be set, and why
+  haproxy-weighter run              set them, every rebalance interval`
+	wordsRun = `Balance every backend of the configuration until SIGINT or SIGTERM. The log
+goes to stderr. When it ends, the weights in force stay as they are.`
+	wordsCheck = `Check the configuration. All mistakes are told at once, each with its line.
+With --live also ask Graphite and every HAProxy, changing nothing: whether the
+sockets let weights be set, whether the balance algorithms take them, whether
+series and servers match. Exit code 1 when any check fails.`
+	wordsLoads = `Ask Graphite once and show for each series which server it is for, the value,
+its time and age, or why it is not usable. Needs no HAProxy. Exit code 1 when
+no series is usable.`
+	wordsPlan = `Make one pass for a backend, or for all, and show the weights that it would set
+and why. Changes nothing. Exit code 1 when Graphite or HAProxy failed.`
+)
+
+// Hints.
+const (
+	hintFile           = "name one with -f FILE; README.md begins with a configuration of ten lines"
+	hintReference      = "every key with its range is in reference.toml"
+	hintCheckLive      = "haproxy-weighter check --live tells which part is missing"
+	hintSilentGraphite = "the daemon leaves the weights as they are while Graphite does not answer"
+	hintTarget         = "try the target in Graphite's own composer; an empty answer may also be a typing mistake in a function"
+	hintUnusable       = "the column reason says why; a point older than max_age is not used"
+)
+
+func hintHelp(command string) string       { return "see " + command + " --help" }
+func hintUsage(line string) string         { return "usage: " + line }
+func hintDidYouMean(command string) string { return "did you mean haproxy-weighter " + command + "?" }
+func hintBackends(names []string) string   { return "it has: " + strings.Join(names, ", ") }
+
+func wordsConfigRefused(file string, mistakes int) string {
+	return fmt.Sprintf("%s in %s; nothing was done", count(mistakes, "mistake"), file)
+}
+
+func wordsConfigGood(backends, sockets int) string {
+	return fmt.Sprintf("good: %s, %s", count(backends, "backend"), count(sockets, "socket"))
+}
+
+func wordsCheckTotal(oks, warns, fails int) string {
+	switch {
+	case fails > 0:
+		return fmt.Sprintf("%d failed, %d to look at, %d good", fails, warns, oks)
+	case warns > 0:
+		return fmt.Sprintf("none failed, %d to look at, %d good", warns, oks)
+	}
+	return fmt.Sprintf("all %d good", oks)
+}
+
+// What to do, by check.
+const (
+	doSocket = `look whether HAProxy runs and this user may open the socket: "stats socket PATH mode 660 group GROUP level admin" in section global`
+	doLevel  = `write "level admin" at the end of the line "stats socket" in section global, then reload HAProxy`
+
+	doVersionOld     = "use HAProxy 2.4 or newer: older ones can crash when a weight is raised"
+	doVersionUntried = "watch the first passes: weights are read back after each change, so a difference will be told"
+
+	doNoServers    = "give it servers in haproxy.cfg, or remove it from this configuration"
+	doStatic       = `use "balance roundrobin" or "balance random" in haproxy.cfg`
+	doFirst        = `use "balance roundrobin" in haproxy.cfg: "first" fills one server after the other, whatever the weights`
+	doHash         = `make sure that the backend has "hash-type consistent"; without it HAProxy refuses every weight but 0 and the initial one`
+	doLeastconn    = `leave function out, or write function = "feedback": leastconn keeps the number of connections in the ratio of the weights, so other functions overshoot`
+	doFeedback     = `leave function out, or use "water-fill": feedback is made for leastconn and is slow here`
+	doInitialZero  = `a server at weight 0 counts as taken out by you and is never touched; write "weight 100" when it should take part`
+	doInitialLow   = `write "weight 100" on the server lines: a server added later starts with its initial weight beside others of up to 256, and would get next to nothing until the next pass`
+	doSlowstart    = "slowstart multiplies our weight while a server comes up; both together make its return slower, so one of them is enough"
+	doAgentCheck   = `an agent that answers with a percentage overwrites the weight at every check; let it answer up/down only, or use "disable agent"`
+	doGraphite     = "try the same with curl from this machine; meanwhile the daemon leaves the weights as they are"
+	doClock        = "let both machines keep time by NTP; ages are counted on Graphite's clock, so weights stay right"
+	doTargetIsRisk = "leave the function out of the target: a dead server would look alive"
+)
+
+func doBackend(have []string) string {
+	if len(have) == 0 {
+		return "HAProxy has no backends; name one with servers in haproxy.cfg"
+	}
+	return "backends that HAProxy has: " + some(have)
+}
+
+func doNoMatch(rows []balancer.LoadRow, servers []string) string {
+	for _, r := range rows {
+		if r.Series == "" {
+			continue
+		}
+		if len(servers) > 0 && r.Server != "" && r.Usable {
+			return fmt.Sprintf("series %q is taken for server %q, and HAProxy's servers are named like %q: set server_regexp and server_name, or end the target with aliasByNode",
+				r.Series, r.Server, servers[0])
+		}
+		if r.Reason != "" {
+			return fmt.Sprintf("series %q: %s", r.Series, r.Reason)
+		}
+	}
+	return hintTarget
+}
+
+func doQuorum(quorum float64) string {
+	return fmt.Sprintf("with fewer than quorum = %g of the servers nothing is ever changed; find out why their series are missing", quorum)
+}
+
+func doPartly(backend string) string {
+	return "haproxy-weighter loads " + backend + " shows each of them; a server without data counts as average after a while"
+}
+
+func wordsWorker(i haproxy.Info) string {
+	if i.Stopping {
+		return fmt.Sprintf("process %d answers, but it is stopping", i.Worker.PID)
+	}
+	return fmt.Sprintf("answers: process %d, up %s", i.Worker.PID, i.Uptime.Round(time.Second))
+}
+
+func wordsServers(s *haproxy.State) string {
+	running := 0
+	for _, v := range s.Servers {
+		if v.Op == haproxy.OpRunning && v.Admin&(haproxy.ForcedMaint|haproxy.InheritedMaint|haproxy.ConfigMaint|haproxy.ResolutionMaint) == 0 {
+			running++
+		}
+	}
+	return fmt.Sprintf("%s, %d running", count(len(s.Servers), "server"), running)
+}
+
+func wordsClock(skew time.Duration) string {
+	if skew > 0 {
+		return fmt.Sprintf("ours is %s ahead of Graphite's", skew.Round(time.Second))
+	}
+	return fmt.Sprintf("ours is %s behind Graphite's", (-skew).Round(time.Second))
+}
+
+func wordsMatch(m matches, servers int) string {
+	parts := []string{fmt.Sprintf("%d of %s with fresh data", len(m.matched), count(servers, "server"))}
+	for _, part := range []struct {
+		names []string
+		words string
+	}{
+		{m.unusable, "without usable data"},
+		{m.without, "without a series"},
+		{m.strangers, "series for no server of HAProxy's"},
+	} {
+		if len(part.names) > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(part.names), part.words, some(part.names)))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func wordsStep(maxAge, step time.Duration) string {
+	return fmt.Sprintf("%s, with data every %s", maxAge, step)
+}
+
+func wordsMaxAge(maxAge, step, least time.Duration) string {
+	return fmt.Sprintf("%s is short for data every %s: good data will look stale at times", maxAge, step)
+}
+
+func doMaxAge(least time.Duration) string {
+	return fmt.Sprintf("max_age = %q or more: two steps and the delay of the data", least.Round(time.Second))
+}
+
+func wordsWindow(window, step, maxAge time.Duration) string {
+	return fmt.Sprintf("%s is short for data every %s and max_age %s", window, step, maxAge)
+}
+
+func doWindow(good time.Duration) string {
+	return fmt.Sprintf("window = %q: points before the window are never seen", good.Round(time.Second))
+}
+
+// wordsPlanHead is the line over a plan's table.
+func wordsPlanHead(t *balancer.Table) string {
+	head := fmt.Sprintf("backend %s on %s", t.Backend, t.Socket)
+	if t.Algorithm != "" {
+		head += fmt.Sprintf(": balance %s, function %s", t.Algorithm, t.Function)
+	}
+	if t.Mode == "observe" {
+		head += ", mode observe: nothing is ever set"
+	}
+	return head
+}
+
+// wordsVerdict is the line under it.
+func wordsVerdict(t *balancer.Table) string {
+	if t.Fault != "" {
+		return "fault: " + t.Fault
+	}
+	line := string(t.Verdict)
+	if t.Verdict == weighting.Write {
+		changes := 0
+		for _, r := range t.Rows {
+			if wouldChange(r) {
+				changes++
+			}
+		}
+		line += fmt.Sprintf(": %s of %d would be set", count(changes, "weight"), len(t.Rows))
+	}
+	if t.Why != "" {
+		line += ": " + t.Why
+	}
+	if t.Imbalance > 0 {
+		line += fmt.Sprintf(" (load max/mean %.2f, %d of %d servers with fresh data)", t.Imbalance, t.Fresh, t.InService)
+	}
+	return line
+}
+
+// count is "1 server", "2 servers".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// some lists the first few names.
+func some(names []string) string {
+	const shown = 5
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
+
+func list[T fmt.Stringer](things []T) string {
+	names := make([]string, len(things))
+	for i, t := range things {
+		names[i] = t.String()
+	}
+	return strings.Join(names, ", ")
+}
