@@ -1,0 +1,53 @@
+# Everything a developer or CI calls. Each target needs only Go and make:
+# what else it takes (HAProxy, Graphite, a C compiler for the race detector)
+# is installed from the distribution's packages by test/deps/install when
+# missing.
+
+GO          ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS     := -s -w $(if $(VERSION),-X main.version=$(VERSION))
+
+# Packages whose tests run at once, and the time that one may take. The tests
+# start real HAProxies and Graphites: more at once only makes them slower.
+TEST_P       ?= 2
+TEST_TIMEOUT ?= 15m
+FUZZ_TIME    ?= 30s
+
+.PHONY: all build demo test lint bench fuzz clean
+
+all: build
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/haproxy-weighter ./cmd/haproxy-weighter
+
+demo: build
+	@test/deps/install haproxy
+	bin/haproxy-weighter demo $(DEMO_FLAGS)
+
+test:
+	@test/deps/install haproxy graphite compiler
+	@$(MAKE) --no-print-directory lint
+	CGO_ENABLED=1 $(GO) test -race -p $(TEST_P) -timeout $(TEST_TIMEOUT) ./...
+
+lint:
+	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then \
+		echo "these files are not as gofmt writes them; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+bench:
+	@test/deps/install haproxy
+	$(GO) test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) ./...
+
+# Each fuzz target of each package in turn, for FUZZ_TIME.
+fuzz:
+	@set -e; for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package; \
+		done; done
+
+clean:
+	rm -rf bin
