@@ -55,7 +55,7 @@ func (p BoundedPareto) String() string {
 // HeavyTailed is the distribution that the demo uses unless told otherwise:
 // most clients send tens of datapoints a second, a few send thousands, and
 // those few carry most of the load.
-func HeavyTailed() Rates { return Lognormal{Median: 55, Sigma: 1.5, Min: 5, Max: 5000} }
+func HeavyTailed() Rates { return Lognormal{Median: 40, Sigma: 1.5, Min: 5, Max: 5000} }
 
 // Workload describes a population of clients. All fields are required.
 type Workload struct {
