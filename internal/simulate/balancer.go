@@ -1,0 +1,157 @@
+package simulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+// balancer is one HAProxy with the daemon beside it. It knows the servers'
+// series, like all the others, and of the connections only its own.
+type balancer struct {
+	algorithm  algorithm
+	controller controller // nil: fixed weights
+	phases     *rand.Rand
+	weights    []int // in force
+	initial    []int
+	conns      []int // own, by server
+	open       int   // own, all servers
+	total      int64 // own, ever
+	lastChange time.Time
+
+	lifetime   time.Duration // tauhat
+	asked      float64       // when the sessions' ages were last read
+	delay      time.Duration // d of the last pass
+	gain       float64       // k of the last pass
+	little     littlesLaw
+	writes     int
+	changes    int
+	churn      float64
+	heldPasses int
+	passes     int
+}
+
+func newBalancer(w *world, phases, draws *rand.Rand) *balancer {
+	m, p := w.model, w.policy
+	b := &balancer{
+		controller: p.controller(m), phases: phases,
+		initial: make([]int, m.Servers), conns: make([]int, m.Servers), asked: math.Inf(-1),
+	}
+	largest := 0.0
+	for i := range m.Servers {
+		largest = max(largest, m.capacity(i))
+	}
+	for i := range m.Servers {
+		weight := float64(initialWeight) * m.capacity(i)
+		if largest > 2 {
+			weight = 256 * m.capacity(i) / largest
+		}
+		b.initial[i] = max(1, int(math.Round(weight)))
+	}
+	b.weights = append([]int(nil), b.initial...)
+	switch p.Algorithm {
+	case RoundRobin:
+		b.algorithm = newRoundRobin(b.weights)
+	case LeastConn:
+		b.algorithm = newLeastConn(b.weights)
+	case Random:
+		b.algorithm = newRandom(p.Draws, b.weights, draws)
+	}
+	return b
+}
+
+func (b *balancer) took(server int) {
+	b.conns[server]++
+	b.open++
+	if b.algorithm != nil {
+		b.algorithm.took(server)
+	}
+}
+
+func (b *balancer) left(server int) {
+	b.conns[server]--
+	b.open--
+	if b.algorithm != nil {
+		b.algorithm.left(server)
+	}
+}
+
+func (b *balancer) setUp(server int, up bool) {
+	if b.algorithm != nil {
+		b.algorithm.setUp(server, up)
+	}
+}
+
+// pass is one run of the daemon's loop.
+func (b *balancer) pass(w *world) {
+	in := w.input(b)
+	in.Lifetime = b.estimate(w, in)
+	d := b.controller.Decide(in)
+	b.delay, b.gain = d.Delay, d.Gain
+	b.passes++
+	if d.Verdict == weighting.Hold {
+		b.heldPasses++
+	}
+	if d.Verdict != weighting.Write {
+		return
+	}
+	changed := 0
+	for i, s := range d.Servers {
+		if s.Weight == b.weights[i] || s.Weight == 0 || w.servers[i].down {
+			continue
+		}
+		changed++
+		b.churn += math.Abs(float64(s.Weight - b.weights[i]))
+		b.weights[i] = s.Weight
+		b.algorithm.setWeight(i, s.Weight)
+	}
+	if changed > 0 {
+		b.writes++
+		b.changes += changed
+		b.lastChange = in.Now
+	}
+}
+
+// estimate is the mean lifetime as this balancer can know it.
+func (b *balancer) estimate(w *world, in weighting.Input) time.Duration {
+	scale := w.policy.LifetimeScale
+	if scale == 0 {
+		scale = 1
+	}
+	switch w.model.LifetimeFrom {
+	case FromModel:
+		b.lifetime = w.model.Lifetime.Mean
+	case FromLittle:
+		b.lifetime = b.little.update(w.now, b.total, b.open)
+	case FromSessions:
+		if w.now-b.asked >= lifetimeEvery.Seconds() {
+			b.asked = w.now
+			b.lifetime = b.fromSessions(w, in)
+		}
+	}
+	return time.Duration(scale * float64(b.lifetime))
+}
+
+func (b *balancer) fromSessions(w *world, in weighting.Input) time.Duration {
+	delay := b.delay
+	if delay == 0 {
+		for _, s := range in.Servers {
+			delay = max(delay, s.DataAge+w.model.Interval/2)
+		}
+	}
+	limit := youngAge(delay, b.lifetime)
+	young, open := 0, 0
+	for id := range w.conns {
+		c := &w.conns[id]
+		if !c.open || w.balancers[c.balancer] != b {
+			continue
+		}
+		open++
+		if w.now-c.since < limit.Seconds() {
+			young++
+		}
+	}
+	return fromAges(young, open, limit)
+}
