@@ -1,12 +1,24 @@
 // Package balancer is the loop: read, decide, apply, publish the table. One
 // Balancer serves one backend, on every HAProxy socket that has it.
+//
+// A balancer is one goroutine that asks Graphite, and one for each plane (a
+// HAProxy that may have the backend). What Graphite said goes to the planes as
+// an immutable picture; a plane that is slow or hung misses pictures and
+// delays nobody. All that a plane remembers is touched by its own goroutine
+// only; the outside reads its table through an atomic pointer.
 package balancer
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
@@ -36,49 +48,273 @@ type Options struct {
 	Backend  config.Backend
 	Renderer Renderer
 	Planes   []Plane
-	Logger   *slog.Logger
+	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
 	Jitter   func() float64   // uniform in [0,1); nil means math/rand
 }
 
+// renderLimit bounds a render whose client has lost its own deadline.
+const renderLimit = 30 * time.Second
+
+// namesGrace is how long the first render with {server} waits for planes that
+// have not answered yet while others have.
+const namesGrace = time.Second
+
 // Balancer is one backend's loop.
-type Balancer struct{ options Options }
+type Balancer struct {
+	options Options
+	log     *slog.Logger
+	faults  *faults // of the goroutine that renders
+	planes  []*plane
+	wake    chan struct{} // asks for a pass at once; holds one
+}
 
 // New returns a balancer; it does no I/O.
-func New(o Options) *Balancer { return &Balancer{o} }
+func New(o Options) *Balancer {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
+	if o.Backend.Interval <= 0 {
+		o.Backend.Interval = 30 * time.Second
+	}
+	b := &Balancer{options: o, wake: make(chan struct{}, 1)}
+	b.log = o.Logger.With("backend", o.Backend.Name)
+	b.faults = newFaults(b.log, o.Now)
+	b.planes = b.newPlanes(o.Backend.Mode != config.Observe)
+	return b
+}
+
+func (b *Balancer) newPlanes(write bool) []*plane {
+	planes := make([]*plane, len(b.options.Planes))
+	for i, p := range b.options.Planes {
+		planes[i] = newPlane(p, &b.options, b.log, write)
+		planes[i].wake = b.wakeUp
+	}
+	return planes
+}
+
+// wakeUp asks for a pass at once; it never blocks.
+func (b *Balancer) wakeUp() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
 
 // Run makes passes until ctx ends, then returns nil.
-func (b *Balancer) Run(ctx context.Context) error { return errors.New("balancer: not built yet") }
+func (b *Balancer) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, p := range b.planes {
+		g.Go(func() error { return p.run(ctx) })
+	}
+	g.Go(func() error { return b.renderLoop(ctx) })
+	return g.Wait()
+}
 
-// Plan makes one pass that changes nothing and returns its tables, one a plane.
+// renderLoop asks Graphite once an interval and hands the picture to the planes.
+func (b *Balancer) renderLoop(ctx context.Context) error {
+	b.awaitNames(ctx)
+	for ctx.Err() == nil {
+		start := b.options.Now()
+		picture := b.look(ctx, b.planes)
+		if ctx.Err() != nil {
+			return nil
+		}
+		for _, p := range b.planes {
+			p.offer(picture)
+		}
+		b.tellPresence()
+		b.rest(ctx, start)
+	}
+	return nil
+}
+
+// rest waits for the next pass: an interval after start, +-10 % so that many
+// balancers do not ask Graphite in step. A pass that took longer than the
+// interval skips the turns that it missed.
+func (b *Balancer) rest(ctx context.Context, start time.Time) {
+	interval := b.options.Backend.Interval
+	wait := time.Duration(float64(interval) * (0.9 + 0.2*b.options.Jitter()))
+	for took := b.options.Now().Sub(start); wait <= took; {
+		wait += interval
+	}
+	timer := time.NewTimer(wait - b.options.Now().Sub(start))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-b.wake:
+	}
+}
+
+// awaitNames waits, when the target has {server} in it, for the planes' first
+// read of HAProxy; one that hangs is waited for no longer than namesGrace.
+func (b *Balancer) awaitNames(ctx context.Context) {
+	if !hasServerField(&b.options.Backend) {
+		return
+	}
+	timer := time.NewTimer(namesGrace)
+	defer timer.Stop()
+	for _, p := range b.planes {
+		select {
+		case <-p.contacted:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look makes one picture: one render for the backend. The picture holds the
+// error when there is one. A panic in the way to it is contained here.
+func (b *Balancer) look(ctx context.Context, planes []*plane) (p *picture) {
+	defer func() {
+		if r := recover(); r != nil {
+			err := tellPanic(b.faults, b.log, r)
+			p = newPicture(nil, err, b.options.Now(), &b.options.Backend)
+		}
+	}()
+	limit := max(renderLimit, b.options.Backend.Interval)
+	ctxRender, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer, err := render(ctxRender, b.options.Renderer, &b.options.Backend, namesOf(planes))
+	p = newPicture(answer, err, b.options.Now(), &b.options.Backend)
+	if ctx.Err() == nil {
+		b.tellPicture(p)
+	}
+	b.faults.end(panicKey)
+	return p
+}
+
+func (b *Balancer) tellPicture(p *picture) {
+	if errors.Is(p.err, errNoNames) {
+		return // the planes tell why HAProxy does not answer
+	}
+	b.faults.set("graphite", p.err, wording{
+		what:      "no loads from Graphite",
+		over:      "loads from Graphite are back",
+		meanwhile: "weights stay as they are" + staleWords(&b.options.Backend),
+		do:        "see what the cause names: the render API at graphite.url, or the backend's target; the command loads shows the answer",
+	})
+	skewed := p.err == nil && p.skew.Abs() > maxSkew
+	if !skewed {
+		b.faults.end("clock")
+		return
+	}
+	b.faults.begin("clock", fmt.Sprintf("our clock is %s ahead of Graphite's (behind when negative)", p.skew.Round(time.Millisecond)), wording{
+		what:      "clocks differ",
+		over:      "clocks agree again",
+		meanwhile: "weights go on: the ages of data are taken against Graphite's clock",
+		do:        "check NTP here and on the Graphite server",
+	})
+}
+
+// maxSkew is how far our clock and Graphite's may lie apart without a word.
+const maxSkew = 2 * time.Second
+
+// tellPresence tells when no HAProxy at all has the backend.
+func (b *Balancer) tellPresence() {
+	for _, p := range b.planes {
+		if p.sight.Load().presence != absent {
+			b.faults.end("backend")
+			return
+		}
+	}
+	if len(b.planes) == 0 {
+		return
+	}
+	b.faults.begin("backend", "no HAProxy socket has a backend of this name", wording{
+		what:      "backend not found",
+		over:      "backend found",
+		meanwhile: "nothing is weighted; HAProxy is asked again at each pass and after each reload",
+		do:        "compare backend.name with the names in haproxy.cfg (runtime command: show backend)",
+	})
+}
+
+// Plan makes one pass that changes nothing and returns its tables, one a
+// plane that has the backend. The error joins all that went wrong; the tables
+// that could be made are returned beside it.
 func (b *Balancer) Plan(ctx context.Context) ([]*Table, error) {
-	return nil, errors.New("balancer: not built yet")
+	planes := b.newPlanes(false)
+	if hasServerField(&b.options.Backend) {
+		each(planes, func(_ int, p *plane) { p.contact(ctx) })
+	}
+	picture := b.look(ctx, planes)
+	errs := make([]error, len(planes))
+	each(planes, func(i int, p *plane) { errs[i] = p.pass(ctx, picture) })
+
+	var tables []*Table
+	gone := 0
+	for i, p := range planes {
+		if p.sight.Load().presence == absent {
+			gone++
+			if p.explicit {
+				errs[i] = fmt.Errorf("%s: HAProxy has no backend %s", p.socket, b.options.Backend.Name)
+			}
+			continue
+		}
+		if t := p.table.Load(); t != nil && len(t.Rows) > 0 {
+			tables = append(tables, t)
+		}
+	}
+	if gone == len(planes) && len(b.options.Backend.Sockets) == 0 {
+		errs = append(errs, fmt.Errorf("no HAProxy socket has a backend %s", b.options.Backend.Name))
+	}
+	if picture.err != nil && !errors.Is(picture.err, errNoNames) {
+		errs = append(errs, fmt.Errorf("backend %s: %w", b.options.Backend.Name, picture.err))
+	}
+	return tables, errors.Join(errs...)
 }
 
-// Tables returns the tables of the last pass, one a plane that has had one.
-// It never blocks and takes no lock.
-func (b *Balancer) Tables() []*Table { return nil }
-
-// RunAll runs every backend of a configuration, and the watch for reloads of
-// each HAProxy, until ctx ends. It is what the command "run" calls.
-func RunAll(ctx context.Context, c *config.Config, logger *slog.Logger) error {
-	return errors.New("balancer: not built yet")
+// each calls f for all planes at once and waits for all.
+func each(planes []*plane, f func(int, *plane)) {
+	var wg sync.WaitGroup
+	for i, p := range planes {
+		wg.Go(func() { f(i, p) })
+	}
+	wg.Wait()
 }
 
-// LoadRow is one line of the command "loads". Its JSON form is documented and stable.
-type LoadRow struct {
-	Backend    string   `json:"backend"`
-	Series     string   `json:"series"` // empty: a server that no series is for
-	Server     string   `json:"server"` // empty: the series gives no server name
-	Value      *float64 `json:"value"`
-	Timestamp  *int64   `json:"timestamp"` // seconds since 1970
-	AgeSeconds *float64 `json:"age_seconds"`
-	Usable     bool     `json:"usable"`
-	Reason     string   `json:"reason"` // why not usable; empty when usable
+// Tables returns the newest table of each plane that has one, in the order of
+// Options.Planes. It never blocks and takes no lock.
+func (b *Balancer) Tables() []*Table {
+	tables := make([]*Table, 0, len(b.planes))
+	for _, p := range b.planes {
+		if t := p.table.Load(); t != nil {
+			tables = append(tables, t)
+		}
+	}
+	return tables
 }
 
-// Loads renders once and says, per series, which server it is for and whether
-// it is usable. servers are the names that HAProxy has; nil when not known.
-func Loads(ctx context.Context, r Renderer, b config.Backend, servers []string) ([]LoadRow, error) {
-	return nil, errors.New("balancer: not built yet")
+// workerSeen tells the planes of a socket which worker answers there now. It
+// never blocks.
+func (b *Balancer) workerSeen(socket string, w haproxy.Worker) {
+	for _, p := range b.planes {
+		if p.socket == socket {
+			p.seen(w)
+		}
+	}
+}
+
+// namesOf joins the servers of all planes, in HAProxy's order.
+func namesOf(planes []*plane) []string {
+	var names []string
+	have := make(map[string]bool)
+	for _, p := range planes {
+		for _, name := range p.sight.Load().names {
+			if !have[name] {
+				have[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return slices.Clip(names)
 }

@@ -1,0 +1,353 @@
+package balancer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+// presence says whether a HAProxy has the backend.
+type presence int
+
+const (
+	unknown presence = iota
+	present
+	absent
+)
+
+// sight is what the other goroutines may know of a plane.
+type sight struct {
+	presence presence
+	names    []string // of the servers, in HAProxy's order
+}
+
+// plane is one HAProxy as one backend's balancer keeps it. Channels and
+// atomics are for everyone; all else belongs to the goroutine in run (or, in
+// Plan, to the one that calls pass).
+type plane struct {
+	socket   string
+	data     DataPlane
+	backend  *config.Backend
+	explicit bool // the file names the sockets of this backend
+	write    bool // false in observe mode and in Plan
+	log      *slog.Logger
+	now      func() time.Time
+	wake     func() // asks the balancer for a render at once
+
+	pictures  chan *picture       // holds the newest one
+	workers   chan haproxy.Worker // holds the newest one
+	contacted chan struct{}       // closed after the first try to read HAProxy
+	table     atomic.Pointer[Table]
+	sight     atomic.Pointer[sight]
+
+	faults     *faults
+	function   weighting.Function // of the controller
+	controller *weighting.Controller
+	memory     memory
+	news       news
+	lifetime   lifetime
+	last       *picture       // newest picture
+	asked      haproxy.Worker // newest worker that has been read
+}
+
+func newPlane(p Plane, o *Options, log *slog.Logger, write bool) *plane {
+	log = log.With("socket", p.Socket)
+	made := &plane{
+		socket: p.Socket, data: p.DataPlane, backend: &o.Backend,
+		explicit: len(o.Backend.Sockets) > 0, write: write, log: log, now: o.Now,
+		pictures:  make(chan *picture, 1),
+		workers:   make(chan haproxy.Worker, 1),
+		contacted: make(chan struct{}),
+		faults:    newFaults(log, o.Now),
+		lifetime:  newLifetime(p.DataPlane, &o.Backend),
+	}
+	made.sight.Store(&sight{})
+	return made
+}
+
+// offer hands over a picture; one that is still waiting is replaced.
+func (p *plane) offer(picture *picture) { replace(p.pictures, picture) }
+
+// seen tells which worker answers now.
+func (p *plane) seen(w haproxy.Worker) { replace(p.workers, w) }
+
+// replace puts v into a channel that holds one, in place of an older value. It
+// never blocks: each of these channels has one sender.
+func replace[T any](c chan T, v T) {
+	select {
+	case <-c:
+	default:
+	}
+	select {
+	case c <- v:
+	default:
+	}
+}
+
+// run reads the weights in force, then serves pictures and worker changes
+// until ctx ends.
+func (p *plane) run(ctx context.Context) error {
+	defer p.lifetime.wait()
+	p.guard(func() { p.contact(ctx) })
+	close(p.contacted)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case picture := <-p.pictures:
+			p.guard(func() { _ = p.pass(ctx, picture) }) // told by p.faults
+		case w := <-p.workers:
+			if w != p.asked {
+				p.guard(func() { p.contact(ctx) })
+			}
+			if p.sight.Load().presence == absent {
+				p.asked = w // the next pass or the next worker may have it
+			}
+		case dump := <-p.lifetime.dumps:
+			p.guard(func() { p.takeAges(dump) })
+		}
+	}
+}
+
+// contact reads HAProxy outside of a pass: at the start, and when another
+// worker answers. Weights that a reload has lost are put back on the way.
+func (p *plane) contact(ctx context.Context) {
+	first := !p.memory.known
+	state, err := p.read(ctx)
+	switch {
+	case ctx.Err() != nil || state == nil && err == nil:
+	case err != nil:
+		p.publishUnread(p.last, err)
+	case !first:
+		p.publishState(state)
+	case p.last != nil && p.now().Sub(p.last.received) < p.backend.Interval:
+		_ = p.pass(ctx, p.last) // told by p.faults
+	default:
+		p.publishState(state)
+		if hasServerField(p.backend) {
+			p.wake()
+		}
+	}
+}
+
+// pass makes one pass with what Graphite said. Its error is nil when the
+// table is complete; it has been told by then.
+func (p *plane) pass(ctx context.Context, picture *picture) error {
+	p.last = picture
+	state, err := p.read(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		p.publishUnread(picture, err)
+		return fmt.Errorf("%s: %w", p.socket, err)
+	}
+	if state == nil {
+		return nil
+	}
+	now := p.now()
+	p.lifetime.note(state, now)
+	foreign := p.memory.foreign(state, p.mayWrite())
+	p.news.foreignWrites(p.log, foreign, state)
+	in := p.input(state, picture, foreign, now)
+	decision := p.controller.Decide(in)
+	changes := changesOf(decision, state)
+	written := 0
+	if p.mayWrite() && len(changes) > 0 {
+		state, written, err = p.apply(ctx, state, changes)
+	}
+	p.memory.settle(state, foreign, decision.Verdict, p.mayWrite())
+	p.tell(state, in, picture, decision)
+	p.publish(&record{state: state, in: in, picture: picture, decision: decision, foreign: foreign, written: written})
+	p.lifetime.ask(ctx, p, state, decision, now)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.socket, err)
+	}
+	return nil
+}
+
+// mayWrite tells whether this plane sets weights at all.
+func (p *plane) mayWrite() bool { return p.write && !p.memory.readOnly }
+
+// readLimit bounds a read of HAProxy whose client has lost its own deadline.
+const readLimit = 10 * time.Second
+
+// read asks HAProxy for the backend, and puts the weights back when another
+// worker than the last one answers. It returns nil and no error when this
+// HAProxy does not have the backend.
+func (p *plane) read(ctx context.Context) (*haproxy.State, error) {
+	ctxRead, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	state, err := p.data.State(ctxRead, p.backend.Name)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if isNoBackend(err) {
+		p.miss()
+		return nil, nil
+	}
+	p.faults.set("haproxy", err, wording{
+		what:      "HAProxy can't be read",
+		over:      "HAProxy can be read again",
+		meanwhile: "weights stay as HAProxy has them; SPOE answers go on with the last ones known",
+		do:        "check that HAProxy runs, that the socket in haproxy.sockets is its stats socket, and that this user may open it",
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.faults.end("backend")
+	names := make([]string, len(state.Servers))
+	for i := range state.Servers {
+		names[i] = state.Servers[i].Name
+	}
+	p.sight.Store(&sight{presence: present, names: names})
+	state, err = p.meet(ctx, state)
+	if err == nil {
+		p.asked = state.Info.Worker
+	}
+	return state, err
+}
+
+// miss notes that this HAProxy does not have the backend.
+func (p *plane) miss() {
+	p.faults.end("haproxy")
+	if p.explicit {
+		p.faults.begin("backend", "this HAProxy has no backend of this name, though backend.sockets names the socket", wording{
+			what:      "backend not found on a socket",
+			over:      "backend found on the socket",
+			meanwhile: "nothing is weighted there; it is looked for again at each pass and after each reload",
+			do:        "compare backend.name with haproxy.cfg (runtime command: show backend), or take the socket out of backend.sockets",
+		})
+	} else if p.sight.Load().presence != absent {
+		p.log.Info("this HAProxy does not have the backend; it is looked for again at each pass")
+	}
+	p.sight.Store(&sight{presence: absent})
+	p.table.Store(nil)
+}
+
+// meet compares the worker that answered with the one remembered.
+func (p *plane) meet(ctx context.Context, state *haproxy.State) (*haproxy.State, error) {
+	switch {
+	case !p.memory.known:
+		p.log.Info("weights in force", "worker", state.Info.Worker.PID, "version", state.Info.Version,
+			"balance", state.Algorithm, "weights", weightsText(state.Servers))
+		p.memory.adopt(state)
+	case state.Info.Worker != p.memory.worker:
+		restored, err := p.restore(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		state = restored
+	}
+	p.memory.arrivals.note(state, p.now())
+	p.follow(state)
+	return state, nil
+}
+
+// follow takes up the balance algorithm: it decides the function when the file
+// names none, and some algorithms take no weights.
+func (p *plane) follow(state *haproxy.State) {
+	settings := p.backend.Weighting
+	why := "named in the file"
+	if !p.backend.FunctionSet {
+		settings.Function, why = weighting.WaterFill, "the default"
+		if state.Algorithm == "leastconn" {
+			settings.Function, why = weighting.Feedback, "the default with balance leastconn"
+		}
+	}
+	if p.controller == nil || settings.Function != p.function {
+		p.log.Info("weighting function", "function", string(settings.Function), "why", why)
+		p.function = settings.Function
+		p.controller = weighting.NewController(settings)
+	}
+	if state.Algorithm != "first" {
+		p.faults.end("first")
+		return
+	}
+	p.faults.begin("first", "balance first fills servers one after the other and ignores weights", wording{
+		what:      "weights have no effect",
+		over:      "weights have an effect again",
+		meanwhile: "weights are set all the same; HAProxy does not use them",
+		do:        "use balance roundrobin, leastconn or random in haproxy.cfg",
+	})
+}
+
+// guard contains a panic: this plane holds, all others go on.
+func (p *plane) guard(f func()) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			p.faults.end(panicKey)
+			return
+		}
+		err := tellPanic(p.faults, p.log, r)
+		if t := p.table.Load(); t != nil {
+			held := *t
+			held.Verdict, held.HoldCode = weighting.Hold, "panic"
+			held.Why, held.Fault = err.Error(), err.Error()
+			p.table.Store(&held)
+		}
+	}()
+	f()
+}
+
+const panicKey = "panic"
+
+// tellPanic reports a panic, with its stack the first time.
+func tellPanic(f *faults, log *slog.Logger, r any) error {
+	err := fmt.Errorf("panic: %v", r)
+	if _, open := f.open[panicKey]; !open {
+		log.Error("stack of a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	}
+	f.begin(panicKey, err.Error(), wording{
+		what:      "a mistake in haproxy-weighter stopped a pass",
+		over:      "passes run again",
+		meanwhile: "weights of this backend stay as they are; other backends go on",
+		do:        "report it with the stack that is logged beside this line",
+	})
+	return err
+}
+
+func hasServerField(b *config.Backend) bool { return strings.Contains(b.Target, serverField) }
+
+// staleWords adds what on_stale does later on to a sentence about holding.
+func staleWords(b *config.Backend) string {
+	if b.Weighting.OnStale == weighting.StaleInitial {
+		return fmt.Sprintf("; after %s without data they go to the initial weights (on_stale)", b.Weighting.StaleAfter)
+	}
+	return ""
+}
+
+// weightsText lists weights for a log line; beyond 40 servers it is cut.
+func weightsText(servers []haproxy.Server) string {
+	const most = 40
+	var b strings.Builder
+	for i := range servers {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(servers)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s=%d", servers[i].Name, servers[i].Weight)
+	}
+	return b.String()
+}
+
+// weightsOf maps servers to weights.
+func weightsOf(servers []haproxy.Server) map[string]int {
+	weights := make(map[string]int, len(servers))
+	for i := range servers {
+		weights[servers[i].Name] = servers[i].Weight
+	}
+	return weights
+}

@@ -1,0 +1,98 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+)
+
+// watcher looks, every so often, which worker answers on one socket, and tells
+// the balancers.
+type watcher struct {
+	info   func(context.Context) (haproxy.Info, error)
+	every  time.Duration
+	seen   func(haproxy.Worker) // never blocks
+	faults *faults
+	log    *slog.Logger
+}
+
+const (
+	watchDefault = time.Second
+	watchLimit   = 10 * time.Second // for a client that has lost its own deadline
+	// busyMost is the longest rest, in units of watch, while all of HAProxy's
+	// slots for the socket are taken: asking faster would keep them taken.
+	busyMost = 8
+)
+
+// run watches until ctx ends. It tells the worker each time and not only when
+// it changes: a plane that failed to put weights back then tries again.
+func (w *watcher) run(ctx context.Context) error {
+	every := w.every
+	if every <= 0 {
+		every = watchDefault
+	}
+	rest := every
+	var last haproxy.Worker
+	for {
+		start := time.Now()
+		info, err := w.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			w.tell(err)
+			if errors.Is(err, syscall.EAGAIN) {
+				rest = min(2*rest, busyMost*every)
+			} else {
+				rest = every
+			}
+		default:
+			rest = every
+			w.faults.end("socket")
+			if info.Worker != last && !info.Stopping {
+				w.log.Debug("worker", "pid", info.Worker.PID, "version", info.Version)
+				last = info.Worker
+			}
+			if !info.Stopping {
+				w.seen(info.Worker)
+			}
+		}
+		timer := time.NewTimer(max(rest-time.Since(start), every/10))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+func (w *watcher) look(ctx context.Context) (haproxy.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, watchLimit)
+	defer cancel()
+	return w.info(ctx)
+}
+
+func (w *watcher) tell(err error) {
+	words := wording{
+		what:      "HAProxy's socket does not answer",
+		over:      "HAProxy's socket answers again",
+		meanwhile: "no weight can be set there; those in force stay, and SPOE answers go on",
+		do:        "check that HAProxy runs and that haproxy.sockets names its stats socket",
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		words.do = "start HAProxy; if it runs, a second start has taken its socket path away, and a reload brings it back"
+	case errors.Is(err, syscall.EAGAIN):
+		words.do = "all connection slots of the stats socket are taken: end the clients that hold them, or raise stats maxconn"
+	case errors.Is(err, syscall.EACCES):
+		words.do = "give this user access: mode, user or group on the stats socket line of haproxy.cfg"
+	case errors.Is(err, syscall.ENOENT):
+		words.do = "start HAProxy, or correct the path in haproxy.sockets"
+	}
+	w.faults.begin("socket", err.Error(), words)
+}
