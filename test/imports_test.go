@@ -40,7 +40,8 @@ var mayImport = map[string][]string{
 	"test/haproxyproc":  {},
 	"test/graphiteproc": {},
 	"test/ingest":       {},
-	"test/demo":         {"test/haproxyproc", "test/ingest", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
+	"test/memgraphite":  {},
+	"test/demo":         {"test/haproxyproc", "test/ingest", "test/memgraphite", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/scripts":      {},
 	"test/e2e":          {},
 }

@@ -1,0 +1,223 @@
+// Package scripts runs the program as an operator would: each file in testdata
+// is a session, with a Graphite made here and a real HAProxy.
+//
+// Beside testscript's own commands a script has:
+//
+//	exits CODE PROGRAM ARGS...  run PROGRAM, which must end with exit code CODE
+//	haproxy FILE                start HAProxy with FILE as its haproxy.cfg
+//	expand FILE                 fill in the $VARS in FILE
+//	runtime LINE...             send a line to the runtime socket, print the answer
+//	await SERVER WEIGHT         wait until HAProxy has that weight in force
+//	fields                      print the fields of the JSON on standard input
+//
+// and these variables: $GRAPHITE, the URL of a Graphite that answers with what
+// the file "series" says (see graphite_test.go); $SOCKET, the runtime socket of
+// level admin; $DIR, a folder with a path short enough for more sockets.
+package scripts
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/cli"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+)
+
+// patience is how long anything may take before a script fails.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"haproxy-weighter": func() { os.Exit(cli.Main("")) },
+		"runtime":          program(runtime),
+		"await":            program(await),
+		"fields":           program(func([]string) error { return fields(os.Stdin, os.Stdout) }),
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"expand":  expand,
+			"haproxy": haproxy,
+		},
+	})
+}
+
+// setup gives each script its Graphite and its folder for sockets.
+func setup(env *testscript.Env) error {
+	server := newGraphite(env.WorkDir)
+	env.Defer(server.Close)
+	dir, err := haproxyproc.TempDir()
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { os.RemoveAll(dir) })
+	env.Setenv("GRAPHITE", server.URL)
+	env.Setenv("DIR", dir)
+	env.Setenv("SOCKET", filepath.Join(dir, "admin.sock"))
+	return nil
+}
+
+// exits runs a program and checks its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// expand fills variables in, in place.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// haproxy starts a real HAProxy, which ends with the script.
+func haproxy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: haproxy FILE")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	p, err := haproxyproc.Start(ctx, haproxyproc.Options{
+		Dir:    ts.Getenv("DIR"),
+		Config: ts.ReadFile(args[0]),
+	})
+	ts.Check(err)
+	ts.Defer(p.Kill)
+	if p.SocketPath != ts.Getenv("SOCKET") {
+		ts.Fatalf("HAProxy's socket is at %s", p.SocketPath)
+	}
+}
+
+// program makes a main function of f.
+func program(f func(args []string) error) func() {
+	return func() {
+		if err := f(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func runtime(args []string) error {
+	answer, err := ask(strings.Join(args, " "))
+	fmt.Print(answer)
+	return err
+}
+
+func ask(line string) (string, error) {
+	conn, err := net.DialTimeout("unix", os.Getenv("SOCKET"), patience)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, line+"\n"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
+
+// await asks again and again: HAProxy has no way to tell of a change.
+func await(args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: await BACKEND/SERVER WEIGHT")
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	answer := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		var err error
+		if answer, err = ask("get weight " + args[0]); err != nil {
+			return err
+		}
+		if strings.HasPrefix(answer, args[1]+" ") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %s, want weight %s", args[0], strings.TrimSpace(answer), args[1])
+}
+
+// fields prints each path of a JSON document once with the types it holds,
+// so that a script can hold the fields stable whatever the values.
+func fields(r io.Reader, w io.Writer) error {
+	var document any
+	if err := json.NewDecoder(bufio.NewReader(r)).Decode(&document); err != nil {
+		return err
+	}
+	types := map[string]map[string]bool{}
+	collect(types, "", document)
+	for _, path := range slices.Sorted(maps.Keys(types)) {
+		fmt.Fprintln(w, path, strings.Join(slices.Sorted(maps.Keys(types[path])), "|"))
+	}
+	return nil
+}
+
+func collect(types map[string]map[string]bool, path string, v any) {
+	kind := ""
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			collect(types, path+"."+key, value)
+		}
+		return
+	case []any:
+		for _, value := range v {
+			collect(types, path+"[]", value)
+		}
+		kind = "list"
+	case nil:
+		kind = "null"
+	case bool:
+		kind = "bool"
+	case float64:
+		kind = "number"
+	case string:
+		kind = "string"
+	}
+	if types[path] == nil {
+		types[path] = map[string]bool{}
+	}
+	types[path][kind] = true
+}
