@@ -1,12 +1,22 @@
 // Package config reads weighter.toml into a checked Config. It is the only
 // importer of the TOML library.
+//
+// A file is read in one go: the library decodes the syntax, locate finds the
+// line of every key, and one function a table (readHAProxy, readGraphite, ...)
+// asks for each key with its type, default and range. What is wrong is noted
+// with its line, and reading goes on, so that one run tells it all.
 package config
 
 import (
+	_ "embed" // for Reference and Minimal
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"regexp"
 	"time"
+
+	"github.com/BurntSushi/toml"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
@@ -20,6 +30,9 @@ type Config struct {
 	Graphite graphite.Config // secrets loaded; never print it
 	Log      Log
 	Backends []Backend
+	// Warnings are things that work and are unwise all the same, such as a
+	// password file that everybody can read. Nil when there are none.
+	Warnings []Mistake
 }
 
 // HAProxy is the table [haproxy].
@@ -71,5 +84,75 @@ type Backend struct {
 	Weighting   weighting.Settings
 }
 
-// Load reads, checks and completes the file. All mistakes come back in one Errors.
-func Load(file string) (*Config, error) { return nil, errors.New("config: not built yet") }
+// DefaultFile is where the configuration is looked for when nobody says so.
+const DefaultFile = "/etc/haproxy-weighter/weighter.toml"
+
+// Reference is a configuration with every key, its default and its meaning.
+//
+//go:embed reference.toml
+var Reference string
+
+// Minimal is the smallest useful configuration.
+//
+//go:embed minimal.toml
+var Minimal string
+
+// largestFile is far above any configuration that a person wrote.
+const largestFile = 4 << 20
+
+// laterKeys are documented, and refused until they work: a key that is read
+// and ignored would be a lie.
+func laterKeys() []string {
+	return []string{"spoa", "admin", "report", "state", "backend.maps", "backend.script"}
+}
+
+// Load reads, checks and completes the file, with the environment of this
+// process. All mistakes come back in one Errors; a file that can't be read is
+// an error of package os.
+func Load(file string) (*Config, error) {
+	data, err := readLimited(file, largestFile)
+	if err != nil {
+		return nil, fmt.Errorf("can't read the configuration: %w", err)
+	}
+	return Parse(file, data, os.LookupEnv)
+}
+
+// Parse is Load for a file that has been read: file is its name, for messages
+// and as the place that relative paths in it start from; env finds environment
+// variables as os.LookupEnv does. The files of secrets and certificates that
+// the configuration names are read. The error is an Errors.
+func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	var values map[string]any
+	if _, err := toml.Decode(string(data), &values); err != nil {
+		return nil, Errors{syntaxMistake(file, err)}
+	}
+	r := &reader{file: file, env: env, lines: locate(data), flawed: map[string]bool{}}
+	root := r.newTable("", "", values)
+	c := &Config{
+		File:     file,
+		HAProxy:  readHAProxy(root.sub("haproxy")),
+		Graphite: readGraphite(root.sub("graphite")),
+		Log:      readLog(root.sub("log")),
+	}
+	c.Backends = readBackends(root, c)
+	r.unknown(laterKeys())
+	if len(r.mistakes) > 0 {
+		sortMistakes(r.mistakes)
+		return nil, r.mistakes
+	}
+	sortMistakes(r.warnings)
+	c.Warnings = r.warnings
+	return c, nil
+}
+
+// syntaxMistake says where the TOML library gave up. It reads no further, so
+// this is the one case where further mistakes of the file stay untold.
+func syntaxMistake(file string, err error) Mistake {
+	m := Mistake{File: file, Line: 1, Column: 1, Text: "not valid TOML: " + err.Error()}
+	var p toml.ParseError
+	if errors.As(err, &p) {
+		m.Line, m.Column = p.Position.Line, max(1, p.Position.Col)
+		m.Text = "not valid TOML: " + p.Message
+	}
+	return m
+}
