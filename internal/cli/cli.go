@@ -61,6 +61,10 @@ func Main(version string) int {
 func (p *Program) Run(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
+	return p.execute(ctx, root)
+}
+
+func (p *Program) execute(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitGood

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTable(t *testing.T) {
+	build := func() *table {
+		out := newTable("server", ">load", "state")
+		out.add(cell{text: "s1"}, cell{text: "9"}, cell{"up", green})
+		out.add(cell{text: "süd-10"}, cell{text: "1234"}, cell{text: ""})
+		return out
+	}
+	for _, c := range []struct {
+		name    string
+		colours bool
+		want    string
+	}{
+		{"plain", false, "" +
+			"server  load  state\n" +
+			"s1         9  up\n" +
+			"süd-10  1234\n"},
+		{"coloured", true, "" +
+			"\x1b[1mserver\x1b[0m  \x1b[1mload\x1b[0m  \x1b[1mstate\x1b[0m\n" +
+			"s1         9  \x1b[32mup\x1b[0m\n" +
+			"süd-10  1234\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out strings.Builder
+			if err := build().write(&out, c.colours); err != nil {
+				t.Fatal(err)
+			}
+			// Trailing blanks of a coloured last column are cut all the same.
+			if d := cmp.Diff(c.want, out.String()); d != "" {
+				t.Errorf("table (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	half := 0.5
+	for _, c := range []struct{ got, want string }{
+		{number(0), "0"},
+		{number(17.5), "17.5"},
+		{number(3.14159), "3.142"},
+		{number(123456.7), "123457"},
+		{number(0.00012345), "0.0001234"},
+		{seconds(0.04), "0s"},
+		{seconds(1.26), "1.3s"},
+		{seconds(90.4), "1m30s"},
+		{seconds(-61), "-1m1s"},
+		{percent(0.125), "12.5%"},
+		{maybe(nil, number), "-"},
+		{maybe(&half, percent), "50.0%"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
