@@ -4,12 +4,17 @@
 // The package knows nothing of load balancing. A [Client] turns a [Request]
 // into an [Answer]; [Series.Reduce] turns one series into one [Sample], or
 // says why it can't.
+//
+// What counts as an answer is narrow on purpose. A render API says 200 to a
+// login page, to a PNG and to a target with a missing bracket, so an answer is
+// status 200, content type application/json and a list of series; all else is a
+// [RenderError]. An empty list is an answer: it means that nothing matched, or a
+// typo, or storage that is down, and never a load of zero. What is wrong with
+// one series ([Series.Fault]) never spoils the others.
 package graphite
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"net/http"
 	"time"
 )
@@ -19,7 +24,7 @@ import (
 type Config struct {
 	URL         string            // base address with any path prefix; "/render" is appended
 	Method      string            // "POST" (default) or "GET"
-	Timeout     time.Duration     // one request with its body; 0 means 5 s
+	Timeout     time.Duration     // one request with its body and its retry; 0 means 5 s
 	Header      http.Header       // sent as they are with every request
 	Username    string            // Basic authentication when not empty
 	Password    string            // goes with Username
@@ -29,12 +34,6 @@ type Config struct {
 	Transport   http.RoundTripper // nil means an own http.Transport without proxy
 	Now         func() time.Time  // nil means time.Now
 }
-
-// Client asks one render API. It is safe for concurrent use.
-type Client struct{ config Config }
-
-// NewClient checks config and returns a client. It opens no connection.
-func NewClient(config Config) (*Client, error) { return &Client{config: config}, nil }
 
 // Request is one question: several targets, one window.
 type Request struct {
@@ -58,6 +57,9 @@ type Series struct {
 	Name   string
 	Fault  string // why nothing of this series may be used; empty when it is sound
 	Points []Point
+	// OutOfRange counts the points that were numbers which no float64 holds, as
+	// graphite-web's 1e9999 for Infinity. They are NaN in Points, like null.
+	OutOfRange int
 }
 
 // Point is one data point. The stamp is the START of its interval.
@@ -88,15 +90,4 @@ type Sample struct {
 	Points int           // points used
 	// SkippedNewest counts unusable points newer than Time.
 	SkippedNewest int
-}
-
-// Render asks once, with one retry at most.
-func (c *Client) Render(ctx context.Context, r Request) (*Answer, error) {
-	return nil, errors.New("graphite: Render is not built yet")
-}
-
-// Reduce turns the series into one number, as seen at now (Answer.Now). The
-// newest usable point must not be older than maxAge.
-func (s *Series) Reduce(a Aggregate, now time.Time, maxAge time.Duration) (Sample, error) {
-	return Sample{}, errors.New("graphite: Reduce is not built yet")
 }

@@ -1,0 +1,266 @@
+package graphite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The defaults of [Config].
+const (
+	DefaultTimeout = 5 * time.Second
+	DefaultMaxBody = 16 << 20 // bytes
+)
+
+// MaxRetryAfter bounds how long a server's Retry-After keeps the client silent:
+// a wrong clock or a typo in a proxy must not blind us for a day.
+const MaxRetryAfter = 10 * time.Minute
+
+// retryPause lies between an attempt that failed and the one retry.
+const retryPause = 100 * time.Millisecond
+
+// maxErrorBody is how much of a refusal is read, in bytes. graphite-web's pages with
+// a Python traceback are 2 to 4 KB.
+const maxErrorBody = 64 << 10
+
+// Client asks one render API. It is safe for concurrent use.
+type Client struct {
+	config    Config
+	endpoint  endpoint
+	mask      mask
+	transport http.RoundTripper
+	idle      interface{ CloseIdleConnections() } // our own transport; nil with Config.Transport
+
+	bodyHint atomic.Int64 // size of the last body, so that the next buffer fits
+
+	mu        sync.Mutex
+	holdUntil time.Time // the server's Retry-After, by config.Now
+}
+
+// NewClient checks config and returns a client. It opens no connection. Its
+// errors name no secret.
+func NewClient(config Config) (*Client, error) {
+	e, err := newEndpoint(&config)
+	if err != nil {
+		return nil, fmt.Errorf("graphite: %w", err)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	if config.MaxBody == 0 {
+		config.MaxBody = DefaultMaxBody
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Timeout < 0 || config.MaxBody < 0 {
+		return nil, errors.New("graphite: the timeout and the body limit must not be negative")
+	}
+	c := &Client{config: config, endpoint: e, mask: newMask(&config, e), transport: config.Transport}
+	if c.transport == nil {
+		t := newTransport(&config)
+		c.transport, c.idle = t, t
+	}
+	return c, nil
+}
+
+// newTransport does without http.ProxyFromEnvironment: a proxy that someone
+// set for another program must not see, cache or answer the question.
+func newTransport(config *Config) *http.Transport {
+	t := &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: config.Timeout}).DialContext,
+		TLSHandshakeTimeout:    config.Timeout,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+		ForceAttemptHTTP2:      true,
+	}
+	if config.TLS != nil {
+		t.TLSClientConfig = config.TLS.Clone()
+	}
+	return t
+}
+
+// Close closes the connections that are kept open between renders. The client
+// may be used again afterwards. With Config.Transport it does nothing.
+func (c *Client) Close() {
+	if c.idle != nil {
+		c.idle.CloseIdleConnections()
+	}
+}
+
+// Render asks once, with one retry at most: when the connection failed, or on
+// a status of 500 and above without Retry-After. There is no retry after a
+// timeout, since the time is used up.
+//
+// A render API takes 1,000 form fields at most, and servers limit the length
+// of an address. A request of more than that is sent in several parts, one
+// after the other, each with its own timeout and all of them with one retry.
+// The answer is whole or it is an error: with one part missing, servers would
+// look silent that are not.
+//
+// After a Retry-After the client doesn't touch the network until the time has
+// come, but at most [MaxRetryAfter]; meanwhile Render returns a [RenderError]
+// of [KindRetryAfter]. Every error of Render is a *RenderError.
+func (c *Client) Render(ctx context.Context, r Request) (*Answer, error) {
+	parts, err := c.endpoint.forms(r)
+	if err != nil {
+		return nil, c.fail(&RenderError{Kind: KindRequest, text: err.Error()})
+	}
+	answer := &Answer{}
+	retries := 1
+	for i, form := range parts {
+		part, err := c.ask(ctx, form, &retries)
+		if err != nil {
+			if len(parts) > 1 {
+				err.text += fmt.Sprintf(" (part %d of %d of the request; nothing of the others is used)", i+1, len(parts))
+			}
+			return nil, c.fail(err)
+		}
+		answer.add(part)
+	}
+	faultDuplicates(answer.Series)
+	return answer, nil
+}
+
+// fail completes an error with what all have in common.
+func (c *Client) fail(e *RenderError) error {
+	e.Server = c.endpoint.server
+	return e
+}
+
+// add appends a part. The later clock is kept: ages come out longer, not shorter.
+func (a *Answer) add(part *Answer) {
+	if a.Series == nil {
+		a.Series = part.Series
+	} else {
+		a.Series = append(a.Series, part.Series...)
+	}
+	if part.Now.After(a.Now) {
+		a.Now, a.ClockSkew = part.Now, part.ClockSkew
+	}
+}
+
+// ask sends one form and, if that may help, sends it again.
+func (c *Client) ask(ctx context.Context, form string, retries *int) (*Answer, *RenderError) {
+	limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	for {
+		answer, err := c.once(ctx, limited, form)
+		if err == nil || !err.retry || *retries == 0 {
+			return answer, err
+		}
+		pause := time.NewTimer(min(retryPause, c.config.Timeout/10))
+		select {
+		case <-limited.Done():
+			pause.Stop()
+			return nil, err
+		case <-pause.C:
+		}
+		*retries--
+	}
+}
+
+// once makes one exchange. limited is ctx with the timeout.
+func (c *Client) once(ctx, limited context.Context, form string) (*Answer, *RenderError) {
+	if err := c.held(); err != nil {
+		return nil, err
+	}
+	req, err := c.endpoint.request(limited, form)
+	if err != nil {
+		return nil, &RenderError{Kind: KindRequest, text: "the request cannot be built: " + c.mask.text(err.Error())}
+	}
+	// A bare round trip: http.Client would follow redirects, and a POST that is
+	// sent elsewhere arrives as a GET without its form.
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return nil, c.connectionError(ctx, limited, err)
+	}
+	defer resp.Body.Close()
+	now := c.config.Now()
+	if err := c.checkHead(resp, now); err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return c.notOK(resp, now)
+	}
+	body, rerr := c.read(ctx, limited, resp)
+	if rerr != nil {
+		return nil, rerr
+	}
+	series, derr := decode(body)
+	if derr != nil {
+		return nil, &RenderError{Kind: derr.kind, Status: resp.StatusCode, text: c.mask.text(derr.text)}
+	}
+	answer := &Answer{Series: series}
+	answer.Now, answer.ClockSkew = serverClock(resp.Header, now)
+	return answer, nil
+}
+
+// held returns an error while a Retry-After is in force.
+func (c *Client) held() *RenderError {
+	c.mu.Lock()
+	until := c.holdUntil
+	c.mu.Unlock()
+	left := until.Sub(c.config.Now())
+	if left <= 0 {
+		return nil
+	}
+	return &RenderError{Kind: KindRetryAfter, Until: until, text: fmt.Sprintf(
+		"it asked to be left alone for another %s (Retry-After), so nothing was sent", seconds(left))}
+}
+
+func (c *Client) hold(until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until.After(c.holdUntil) {
+		c.holdUntil = until
+	}
+}
+
+// read takes the body up to the limit, which counts what came out of gzip: the
+// transport unpacks while we read, so a small body that unpacks to a huge one
+// costs no more than the limit.
+func (c *Client) read(ctx, limited context.Context, resp *http.Response) ([]byte, *RenderError) {
+	limit := c.config.MaxBody
+	tooLarge := &RenderError{Kind: KindTooLarge, Status: resp.StatusCode, text: fmt.Sprintf(
+		"the answer is longer than %d bytes: shorten the window, narrow the target, or raise max_body", limit)}
+	if resp.ContentLength > limit {
+		return nil, tooLarge
+	}
+	var b bytes.Buffer
+	// bytes.MinRead more, or ReadFrom doubles the buffer only to see the end.
+	b.Grow(int(min(max(c.bodyHint.Load(), resp.ContentLength, 0)+bytes.MinRead, limit)))
+	n, err := b.ReadFrom(io.LimitReader(resp.Body, limit))
+	if err == nil && n == limit {
+		var one [1]byte
+		if extra, _ := io.ReadFull(resp.Body, one[:]); extra > 0 {
+			return nil, tooLarge
+		}
+	}
+	if err != nil {
+		return nil, c.connectionError(ctx, limited, fmt.Errorf("the answer broke off: %w", err))
+	}
+	c.bodyHint.Store(n + n/8)
+	return b.Bytes(), nil
+}
+
+// serverClock reads the server's clock from the Date header. An answer that
+// lay in an HTTP cache says so with Age; its data is older than its Date by that.
+func serverClock(h http.Header, now time.Time) (time.Time, time.Duration) {
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return now, 0
+	}
+	if age, ok := parseSeconds(h.Get("Age")); ok {
+		date = date.Add(age)
+	}
+	return date, now.Sub(date)
+}

@@ -1,0 +1,108 @@
+package graphite
+
+import (
+	"encoding/base64"
+	"html"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind says what went wrong with a render.
+type Kind string
+
+// The kinds of [RenderError].
+const (
+	KindRequest    Kind = "request"     // the request itself can't be sent: no target, a bad window
+	KindConnect    Kind = "connect"     // no connection, a bad certificate, or it broke off
+	KindTimeout    Kind = "timeout"     // no whole answer in time
+	KindCanceled   Kind = "canceled"    // the caller's context was cancelled
+	KindStatus     Kind = "status"      // an HTTP status that is no answer; see Status
+	KindRedirect   Kind = "redirect"    // a redirect, which is never followed
+	KindRetryAfter Kind = "retry-after" // the server asked to be left alone; see Until
+	KindNotJSON    Kind = "not-json"    // status 200, but no JSON
+	KindNotSeries  Kind = "not-series"  // JSON, but not a list of series
+	KindEmpty      Kind = "empty"       // status 200 and no body at all
+	KindTooLarge   Kind = "too-large"   // the body is over the limit
+)
+
+// RenderError is why a render gave no answer. Its text is for operators: what
+// happened and what to do. No secret of the [Config] is in it, nor the path or the
+// query of the address.
+type RenderError struct {
+	Kind   Kind
+	Server string    // scheme and host of the render API
+	Status int       // HTTP status; 0 when there was none
+	Until  time.Time // with KindRetryAfter: when the server may be asked again, by Config.Now
+
+	text  string
+	cause error
+	retry bool // trying again at once may help
+}
+
+func (e *RenderError) Error() string {
+	if e.Kind == KindRequest {
+		return "graphite: " + e.text
+	}
+	return "graphite at " + e.Server + ": " + e.text
+}
+
+// Unwrap returns the network error beneath, or nil.
+func (e *RenderError) Unwrap() error { return e.cause }
+
+// mask replaces the secrets of a configuration in words that came from
+// elsewhere: servers repeat addresses and headers in their error pages.
+type mask struct{ replacer *strings.Replacer }
+
+// minMasked spares short header values and parts of the address: "1" as a
+// tenant is no secret, and a text without its 1s is no help. Passwords and tokens
+// are masked at any length.
+const minMasked = 4
+
+func newMask(config *Config, e endpoint) mask {
+	secrets := []string{config.Password, config.BearerToken}
+	if config.Username != "" {
+		pair := config.Username + ":" + config.Password
+		secrets = append(secrets, pair, base64.StdEncoding.EncodeToString([]byte(pair)))
+	}
+	public := []string{e.url.Path, e.url.EscapedPath(), e.url.RawQuery}
+	public = append(public, strings.Split(e.url.Path, "/")...)
+	for _, values := range e.url.Query() {
+		public = append(public, values...)
+	}
+	for name, values := range config.Header {
+		if strings.EqualFold(name, "Accept") || strings.EqualFold(name, "User-Agent") {
+			continue
+		}
+		for _, v := range values {
+			public = append(public, v)
+			public = append(public, strings.Fields(v)...)
+		}
+	}
+	for _, s := range public {
+		if len(s) >= minMasked && s != "render" && s != "graphite" && s != "/render" && s != "/graphite/render" {
+			secrets = append(secrets, s)
+		}
+	}
+	return mask{replacer: strings.NewReplacer(pairs(secrets)...)}
+}
+
+// pairs lists every spelling of every secret with its replacement, longest first.
+func pairs(secrets []string) []string {
+	var all []string
+	for _, s := range secrets {
+		if s != "" {
+			all = append(all, s, url.QueryEscape(s), url.PathEscape(s), html.EscapeString(s))
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	all = slices.Compact(all)
+	out := make([]string, 0, 2*len(all))
+	for _, s := range all {
+		out = append(out, s, "***")
+	}
+	return out
+}
+
+func (m mask) text(s string) string { return m.replacer.Replace(s) }
