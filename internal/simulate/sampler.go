@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -58,23 +57,7 @@ func (s *sampler) read(server int, now float64) (graphite.Sample, error) {
 	newest = max(0, min(newest, len(points)))
 	oldest = max(0, min(oldest, newest))
 	seen := graphite.Series{Name: s.series[server].Name, Points: points[oldest:newest]}
-	return s.newest(&seen, now)
-}
-
-// newest stands in for graphite.Series.Reduce until that is built.
-func (s *sampler) newest(seen *graphite.Series, now float64) (graphite.Sample, error) {
-	for i := len(seen.Points) - 1; i >= 0; i-- {
-		p := seen.Points[i]
-		age := wall(now).Sub(time.Unix(p.Unix, 0))
-		if age.Seconds() > s.maxAge {
-			break
-		}
-		if !math.IsNaN(p.Value) {
-			half := time.Duration(s.step / 2 * float64(time.Second))
-			return graphite.Sample{Value: p.Value, Time: time.Unix(p.Unix, 0), Age: age, MidAge: age - half}, nil
-		}
-	}
-	return graphite.Sample{}, errors.New("no usable point")
+	return seen.Reduce(s.aggregate, wall(now), time.Duration(s.maxAge*float64(time.Second)))
 }
 
 // wall is the wall clock at a time of the model.

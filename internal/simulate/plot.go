@@ -1,0 +1,87 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+)
+
+// plotPoints is how many points a curve has at most; each is the mean of the
+// samples between it and the next.
+const plotPoints = 360
+
+// plotColours are told apart by most people with a colour weakness too, after
+// the palette of Okabe and Ito.
+func plotColours() []string {
+	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f4fc9", "#8c6d1f", "#b2182b", "#4d9221"}
+}
+
+// Plot draws two panels as SVG: the load of every server over time under the
+// chosen policy and under equal weights, and max/mean of every policy over
+// time, both of the first seed. The study must have had Trace set.
+func (o *Outcome) Plot(chosen string) (string, error) {
+	row := o.row(chosen)
+	if row == nil {
+		return "", fmt.Errorf("the plot shows policy %q, which was not run", chosen)
+	}
+	loads := panel{title: "Load of each server", xLabel: "time, hours", yLabel: "load, units a second"}
+	if equal := o.row(Equal); equal != nil && equal != row {
+		loads.lines = append(loads.lines, o.serverLines(equal, "#b9b9b9", 0.8)...)
+	}
+	loads.lines = append(loads.lines, o.serverLines(row, "#0072b2", 0.9)...)
+	spread := panel{title: "Most loaded server over the mean", xLabel: "time, hours", yLabel: "max/mean", yFrom: 1}
+	for i := range o.Rows {
+		r := &o.Rows[i]
+		l := line{name: r.Policy.Name, width: 1.4, colour: plotColours()[i%len(plotColours())], dashed: i >= len(plotColours())}
+		switch r.Policy.Name {
+		case Equal:
+			l.colour, l.width = "#777777", 1.8
+		case Bound:
+			l.colour, l.dashed = "#222222", true
+		case chosen:
+			l.width = 2.6
+		}
+		l.x, l.y = o.thin(r.Results[0].Series)
+		spread.lines = append(spread.lines, l)
+	}
+	title := fmt.Sprintf("%d servers, %d connections, lifetime %v, data %v late", o.Model.Servers, o.Model.Connections,
+		o.Model.Lifetime.Mean, o.Model.Delay())
+	return renderSVG(title, []panel{loads, spread}), nil
+}
+
+func (o *Outcome) row(name string) *Row {
+	i := slices.IndexFunc(o.Rows, func(r Row) bool { return r.Policy.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &o.Rows[i]
+}
+
+// serverLines are one curve a server, of which the first is in the legend.
+func (o *Outcome) serverLines(r *Row, colour string, width float64) []line {
+	var lines []line
+	for i, load := range r.Results[0].Loads {
+		l := line{colour: colour, width: width, faint: true}
+		if i == 0 {
+			l.name = r.Policy.Name
+		}
+		l.x, l.y = o.thin(load)
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// thin turns samples into at most plotPoints points, time in hours.
+func (o *Outcome) thin(samples []float32) (x, y []float64) {
+	size := max(1, (len(samples)+plotPoints-1)/plotPoints)
+	step := o.Model.Step.Hours()
+	for from := 0; from < len(samples); from += size {
+		part := samples[from:min(from+size, len(samples))]
+		sum := 0.0
+		for _, s := range part {
+			sum += float64(s)
+		}
+		x = append(x, (float64(from)+float64(len(part))/2)*step)
+		y = append(y, sum/float64(len(part)))
+	}
+	return x, y
+}
