@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
 // result is the outcome of one check.
@@ -51,12 +53,30 @@ func (p *Program) checkFile(asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	found := wordsConfigGood(len(c.Backends), len(c.HAProxy.Sockets))
+	findings := configFindings(c)
 	if asJSON {
-		return p.writeJSON([]finding{{Check: "config", Subject: p.file, Result: ok, Found: found}})
+		return p.writeJSON(findings)
 	}
-	_, err = fmt.Fprintf(p.Stdout, "%s: %s\n", p.file, found)
+	for _, m := range c.Warnings {
+		fmt.Fprintf(p.Stdout, "%s\n", m)
+	}
+	_, err = fmt.Fprintf(p.Stdout, "%s: %s\n", p.file, findings[0].Found)
 	return err
+}
+
+// configFindings are what "check" has to say of a file that can be run.
+func configFindings(c *config.Config) []finding {
+	findings := []finding{{
+		Check: "config", Subject: c.File, Result: ok,
+		Found: wordsConfigGood(len(c.Backends), len(c.HAProxy.Sockets)),
+	}}
+	for _, m := range c.Warnings {
+		findings = append(findings, finding{
+			Check: "config", Subject: fmt.Sprintf("%s:%d", m.File, m.Line), Result: warn,
+			Found: m.Key + ": " + m.Text, Do: doConfigWarning,
+		})
+	}
+	return findings
 }
 
 func (p *Program) checkLive(ctx context.Context, asJSON bool) error {

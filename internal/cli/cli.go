@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
 // The exit codes of every command.
@@ -21,9 +23,6 @@ const (
 	exitFailed = 1 // the command ran and could not do, or did not find right, what was asked
 	exitUsage  = 2 // wrong arguments, or a configuration with mistakes
 )
-
-// DefaultFile is the configuration that is read when -f is not given.
-const DefaultFile = "/etc/haproxy-weighter/weighter.toml"
 
 // Program is what the commands need of the process they run in.
 type Program struct {
@@ -113,7 +112,7 @@ func (p *Program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(err, hintHelp(c.CommandPath()))
 	})
-	root.PersistentFlags().StringVarP(&p.file, "config", "f", DefaultFile, "configuration `FILE`")
+	root.PersistentFlags().StringVarP(&p.file, "config", "f", config.DefaultFile, "configuration `FILE`")
 	root.Flags().BoolVarP(&checkOnly, "check", "c", false, "check the configuration and exit, as haproxy -c does")
 	root.AddCommand(p.commands()...)
 	return root

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
 // failure is an error with an exit code, and what the operator can do.
@@ -36,38 +38,34 @@ func usage(err error, hints ...string) error {
 // silent ends with a code after the command has shown what is wrong.
 func silent(code int) error { return &failure{code: code} }
 
-// badConfig is exit code 2 for what config.Load refuses. Its lines begin with
-// file:line and are printed as they are, so that editors can follow them.
+// badConfig is exit code 2 for what config.Load refuses.
 func badConfig(file string, err error) error {
-	if errors.Is(err, os.ErrNotExist) {
+	var mistakes config.Errors
+	switch {
+	case errors.As(err, &mistakes):
+		return usage(err, hintReference)
+	case errors.Is(err, os.ErrNotExist):
 		return usage(fmt.Errorf("no configuration at %s", file), hintFile)
 	}
-	return usage(&configError{file, err}, hintReference)
+	return usage(err)
 }
 
-// configError is a refused configuration.
-type configError struct {
-	file string
-	err  error
-}
-
-func (e *configError) Error() string { return e.err.Error() }
-func (e *configError) Unwrap() error { return e.err }
-
-// explain prints f on stderr.
+// explain prints f on stderr. The mistakes of a configuration begin with
+// file:line and are printed as they are, so that editors can follow them.
 func (p *Program) explain(f *failure) {
 	if f.err == nil {
 		return
 	}
-	var c *configError
-	if errors.As(f.err, &c) {
-		lines := strings.Split(strings.TrimRight(c.err.Error(), "\n"), "\n")
-		for _, line := range lines {
-			fmt.Fprintln(p.Stderr, line)
+	var mistakes config.Errors
+	if errors.As(f.err, &mistakes) {
+		for _, m := range mistakes {
+			fmt.Fprintln(p.Stderr, m)
 		}
-		p.errorf("%s", wordsConfigRefused(c.file, len(lines)))
+		p.errorf("%s", wordsConfigRefused(mistakes[0].File, len(mistakes)))
 	} else {
-		p.errorf("%s", f.err)
+		for line := range strings.Lines(f.err.Error()) { // joined errors have several
+			p.errorf("%s", strings.TrimSuffix(line, "\n"))
+		}
 	}
 	for _, h := range f.hints {
 		p.hintf("%s", h)

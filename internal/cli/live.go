@@ -2,11 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
-	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 )
@@ -33,7 +32,7 @@ func lookAround(ctx context.Context, c *config.Config, g *progress) ([]finding, 
 		return nil, failed(fmt.Errorf("graphite: %w", err))
 	}
 	s := &survey{config: c}
-	s.add("config", c.File, ok, wordsConfigGood(len(c.Backends), len(c.HAProxy.Sockets)), "")
+	s.findings = configFindings(c)
 	for _, a := range c.HAProxy.Sockets {
 		g.set("asking HAProxy at " + a.String())
 		s.socket(ctx, a)
@@ -51,32 +50,29 @@ func (s *survey) add(check, subject string, r result, found, do string) {
 	s.findings = append(s.findings, finding{Check: check, Subject: subject, Result: r, Found: found, Do: do})
 }
 
-// clients makes one client a socket of the configuration.
 func newClient(c *config.Config, a haproxy.Address) *haproxy.Client {
 	return haproxy.NewClient(a, haproxy.Options{Timeout: c.HAProxy.Timeout})
 }
 
-// planesOf are the HAProxys that a plan for b is made on: those that the file
-// names for it, or else all that have it. One that does not answer stays in,
-// so that its table tells the fault.
-func planesOf(ctx context.Context, c *config.Config, b config.Backend) ([]balancer.Plane, error) {
+// namesOf asks the HAProxys of a backend for its servers, one after the other
+// until one has it.
+func namesOf(ctx context.Context, c *config.Config, b *config.Backend) ([]string, error) {
 	addresses := b.Sockets
 	if len(addresses) == 0 {
 		addresses = c.HAProxy.Sockets
 	}
-	var planes []balancer.Plane
+	var errs []error
 	for _, a := range addresses {
-		client := newClient(c, a)
-		if len(b.Sockets) == 0 {
-			names, err := client.Backends(ctx)
-			if err == nil && !slices.Contains(names, b.Name) {
-				continue
-			}
+		state, err := newClient(c, a).State(ctx, b.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
 		}
-		planes = append(planes, balancer.Plane{Socket: a.String(), DataPlane: client})
+		names := make([]string, len(state.Servers))
+		for i, v := range state.Servers {
+			names[i] = v.Name
+		}
+		return names, nil
 	}
-	if len(planes) == 0 {
-		return nil, fmt.Errorf("no HAProxy has it (asked: %s)", list(addresses))
-	}
-	return planes, nil
+	return nil, errors.Join(errs...)
 }

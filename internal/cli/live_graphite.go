@@ -33,6 +33,7 @@ func (l *listener) Render(ctx context.Context, r graphite.Request) (*graphite.An
 // series checks what Graphite has for one backend. servers are HAProxy's
 // names for it; nil when they are not known.
 func (s *survey) series(ctx context.Context, client *graphite.Client, b *config.Backend, servers []string) {
+	s.target(b)
 	l := &listener{Renderer: client}
 	rows, err := balancer.Loads(ctx, l, *b, servers)
 	if err != nil {
@@ -43,6 +44,18 @@ func (s *survey) series(ctx context.Context, client *graphite.Client, b *config.
 	s.clock(b, l.answers)
 	s.match(b, rows, servers)
 	s.ages(b, rows, l.answers)
+}
+
+// target looks for functions that make dead servers look alive.
+func (s *survey) target(b *config.Backend) {
+	warnings := graphite.TargetWarnings(b.Target)
+	for _, w := range warnings {
+		found, do := factAndAdvice(w)
+		s.add("target", b.Name, warn, found, do)
+	}
+	if len(warnings) == 0 {
+		s.add("target", b.Name, ok, "no function in it hides missing data", "")
+	}
 }
 
 // hostOf leaves the path out: with some providers the key is in it.

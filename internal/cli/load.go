@@ -18,20 +18,16 @@ func (p *Program) load() (*config.Config, error) {
 	return c, nil
 }
 
-// backend reads the configuration and finds one backend in it.
-func (p *Program) backend(name string) (*config.Config, *config.Backend, error) {
-	c, err := p.load()
-	if err != nil {
-		return nil, nil, err
-	}
+// find looks one backend up.
+func find(c *config.Config, name string) (*config.Backend, error) {
 	names := make([]string, len(c.Backends))
 	for i := range c.Backends {
 		if c.Backends[i].Name == name {
-			return c, &c.Backends[i], nil
+			return &c.Backends[i], nil
 		}
 		names[i] = c.Backends[i].Name
 	}
-	return nil, nil, usage(fmt.Errorf("%s has no backend %q", p.file, name), hintBackends(names))
+	return nil, usage(fmt.Errorf("%s has no backend %q", c.File, name), hintBackends(names))
 }
 
 // completeBackend completes the names of the configured backends.
@@ -50,20 +46,4 @@ func (p *Program) completeBackend(_ *cobra.Command, args []string, start string)
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// backends are the named ones, or all when none is named.
-func (p *Program) backends(names []string) (*config.Config, []config.Backend, error) {
-	if len(names) > 0 {
-		c, b, err := p.backend(names[0])
-		if err != nil {
-			return nil, nil, err
-		}
-		return c, []config.Backend{*b}, nil
-	}
-	c, err := p.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, c.Backends, nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,11 @@ func newLoads(p *Program) *cobra.Command {
 }
 
 func (p *Program) loads(ctx context.Context, backend string, asJSON bool) error {
-	c, b, err := p.backend(backend)
+	c, err := p.load()
+	if err != nil {
+		return err
+	}
+	b, err := find(c, backend)
 	if err != nil {
 		return err
 	}
@@ -36,11 +41,18 @@ func (p *Program) loads(ctx context.Context, backend string, asJSON bool) error 
 	if err != nil {
 		return failed(fmt.Errorf("graphite: %w", err))
 	}
+	defer client.Close()
+	var servers []string
+	if strings.Contains(b.Target, "{server}") {
+		if servers, err = namesOf(ctx, c, b); err != nil {
+			return failed(err, hintServerTarget)
+		}
+	}
 	g := p.progress("asking Graphite")
-	rows, err := balancer.Loads(ctx, client, *b, nil)
+	rows, err := balancer.Loads(ctx, client, *b, servers)
 	g.end()
 	if err != nil {
-		return failed(fmt.Errorf("backend %s: %w", b.Name, err), hintSilentGraphite)
+		return failed(err, hintSilentGraphite)
 	}
 	if asJSON {
 		err = p.writeJSON(emptyNotNull(rows))

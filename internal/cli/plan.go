@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
@@ -57,54 +57,49 @@ type planJSON struct {
 }
 
 func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
-	c, backends, err := p.backends(names)
+	c, err := p.load()
 	if err != nil {
 		return err
 	}
-	client, err := graphite.NewClient(c.Graphite)
-	if err != nil {
-		return failed(fmt.Errorf("graphite: %w", err))
+	if len(names) > 0 {
+		b, err := find(c, names[0])
+		if err != nil {
+			return err
+		}
+		c.Backends = []config.Backend{*b}
 	}
-	tables, err := p.planTables(ctx, c, backends, client)
-	if err != nil {
-		return err
-	}
+	tables, planErr := p.planTables(ctx, c)
 	if asJSON {
 		err = p.writeJSON(planEnvelopes(tables))
 	} else {
 		err = p.writePlans(tables)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	for _, t := range tables {
-		if t.Fault != "" {
-			return silent(exitFailed)
-		}
+	case planErr != nil:
+		return failed(planErr, hintCheckLive)
 	}
 	return nil
 }
 
-func (p *Program) planTables(ctx context.Context, c *config.Config, backends []config.Backend, r balancer.Renderer) ([]*balancer.Table, error) {
+// planTables gives the tables that could be made, and what went wrong.
+func (p *Program) planTables(ctx context.Context, c *config.Config) ([]*balancer.Table, error) {
+	fleet, err := balancer.NewFleet(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
 	g := p.progress("planning")
 	defer g.end()
 	var all []*balancer.Table
-	for _, b := range backends {
-		g.set("planning backend " + b.Name)
-		planes, err := planesOf(ctx, c, b)
-		if err != nil {
-			return nil, failed(fmt.Errorf("backend %s: %w", b.Name, err), hintCheckLive)
-		}
-		loop := balancer.New(balancer.Options{
-			Backend: b, Renderer: r, Planes: planes, Logger: slog.New(slog.DiscardHandler),
-		})
-		tables, err := loop.Plan(ctx)
-		if err != nil {
-			return nil, failed(fmt.Errorf("backend %s: %w", b.Name, err), hintCheckLive)
-		}
+	var errs []error
+	for i, b := range fleet.Balancers() {
+		g.set("planning backend " + c.Backends[i].Name)
+		tables, err := b.Plan(ctx)
 		all = append(all, tables...)
+		errs = append(errs, err)
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 func planEnvelopes(tables []*balancer.Table) []planJSON {

@@ -30,6 +30,9 @@ func (p *Program) run(ctx context.Context) error {
 	}
 	logger := slog.New(p.logHandler(c.Log))
 	logger.Info("starting", "version", p.version(), "config", c.File, "backends", len(c.Backends))
+	for _, m := range c.Warnings {
+		logger.Warn("configuration: "+m.Text, "line", m.Line, "key", m.Key)
+	}
 	if err := balancer.RunAll(ctx, c, logger); err != nil {
 		return failed(err)
 	}

@@ -53,7 +53,8 @@ With --live also ask Graphite and every HAProxy, changing nothing: whether the
 sockets let weights be set, whether the balance algorithms take them, whether
 series and servers match. Exit code 1 when any check fails.`
 	wordsLoads = `Ask Graphite once and show for each series which server it is for, the value,
-its time and age, or why it is not usable. Needs no HAProxy. Exit code 1 when
+its time and age, or why it is not usable. Needs no HAProxy, unless the target
+contains {server}. Exit code 1 when
 no series is usable.`
 	wordsPlan = `Make one pass for a backend, or for all, and show the weights that it would set
 and why. Changes nothing. Exit code 1 when Graphite or HAProxy failed.`
@@ -65,6 +66,7 @@ const (
 	hintReference      = "every key with its range is in reference.toml"
 	hintCheckLive      = "haproxy-weighter check --live tells which part is missing"
 	hintSilentGraphite = "the daemon leaves the weights as they are while Graphite does not answer"
+	hintServerTarget   = "the target contains {server}: HAProxy is asked for the names"
 	hintTarget         = "try the target in Graphite's own composer; an empty answer may also be a typing mistake in a function"
 	hintUnusable       = "the column reason says why; a point older than max_age is not used"
 )
@@ -100,19 +102,20 @@ const (
 	doVersionOld     = "use HAProxy 2.4 or newer: older ones can crash when a weight is raised"
 	doVersionUntried = "watch the first passes: weights are read back after each change, so a difference will be told"
 
-	doNoServers    = "give it servers in haproxy.cfg, or remove it from this configuration"
-	doStatic       = `use "balance roundrobin" or "balance random" in haproxy.cfg`
-	doFirst        = `use "balance roundrobin" in haproxy.cfg: "first" fills one server after the other, whatever the weights`
-	doHash         = `make sure that the backend has "hash-type consistent"; without it HAProxy refuses every weight but 0 and the initial one`
-	doLeastconn    = `leave function out, or write function = "feedback": leastconn keeps the number of connections in the ratio of the weights, so other functions overshoot`
-	doFeedback     = `leave function out, or use "water-fill": feedback is made for leastconn and is slow here`
-	doInitialZero  = `a server at weight 0 counts as taken out by you and is never touched; write "weight 100" when it should take part`
-	doInitialLow   = `write "weight 100" on the server lines: a server added later starts with its initial weight beside others of up to 256, and would get next to nothing until the next pass`
-	doSlowstart    = "slowstart multiplies our weight while a server comes up; both together make its return slower, so one of them is enough"
-	doAgentCheck   = `an agent that answers with a percentage overwrites the weight at every check; let it answer up/down only, or use "disable agent"`
-	doGraphite     = "try the same with curl from this machine; meanwhile the daemon leaves the weights as they are"
-	doClock        = "let both machines keep time by NTP; ages are counted on Graphite's clock, so weights stay right"
-	doTargetIsRisk = "leave the function out of the target: a dead server would look alive"
+	doNoServers     = "give it servers in haproxy.cfg, or remove it from this configuration"
+	doStatic        = `use "balance roundrobin" or "balance random" in haproxy.cfg`
+	doFirst         = `use "balance roundrobin" in haproxy.cfg: "first" fills one server after the other, whatever the weights`
+	doHash          = `make sure that the backend has "hash-type consistent"; without it HAProxy refuses every weight but 0 and the initial one`
+	doLeastconn     = `leave function out, or write function = "feedback": leastconn keeps the number of connections in the ratio of the weights, so other functions overshoot`
+	doFeedback      = `leave function out, or use "water-fill": feedback is made for leastconn and is slow here`
+	doInitialZero   = `a server at weight 0 counts as taken out by you and is never touched; write "weight 100" when it should take part`
+	doInitialLow    = `write "weight 100" on the server lines: a server added later starts with its initial weight beside others of up to 256, and would get next to nothing until the next pass`
+	doSlowstart     = "slowstart multiplies our weight while a server comes up; both together make its return slower, so one of them is enough"
+	doAgentCheck    = `an agent that answers with a percentage overwrites the weight at every check; let it answer up/down only, or use "disable agent"`
+	doGraphite      = "try the same with curl from this machine; meanwhile the daemon leaves the weights as they are"
+	doClock         = "let both machines keep time by NTP; ages are counted on Graphite's clock, so weights stay right"
+	doConfigWarning = "change it, or leave it as it is when you mean it"
+	doTarget        = "change the target, or keep it when you know that its servers never stop reporting"
 )
 
 func doBackend(have []string) string {
@@ -207,6 +210,21 @@ func doWindow(good time.Duration) string {
 	return fmt.Sprintf("window = %q: points before the window are never seen", good.Round(time.Second))
 }
 
+// factAndAdvice parts a warning about a target: what it says up to its first
+// colon or full stop is the fact.
+func factAndAdvice(warning string) (found, do string) {
+	cut := len(warning)
+	for _, mark := range []string{": ", ". "} {
+		if i := strings.Index(warning, mark); i >= 0 {
+			cut = min(cut, i)
+		}
+	}
+	if cut == len(warning) {
+		return warning, doTarget
+	}
+	return warning[:cut], warning[cut+len(": "):]
+}
+
 // wordsPlanHead is the line over a plan's table.
 func wordsPlanHead(t *balancer.Table) string {
 	head := fmt.Sprintf("backend %s on %s", t.Backend, t.Socket)
@@ -258,12 +276,4 @@ func some(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
-}
-
-func list[T fmt.Stringer](things []T) string {
-	names := make([]string, len(things))
-	for i, t := range things {
-		names[i] = t.String()
-	}
-	return strings.Join(names, ", ")
 }
