@@ -56,14 +56,18 @@ type Settings struct {
 	MinWeight      int     // 1..256
 	MaxWeight      int     // MinWeight..256
 	MaxShare       float64 // times the fair share; > 1. Not used by feedback
-	MaxStep        float64 // largest relative change of a weight a pass; 0 = off
-	Deadband       float64 // relative change of a share below which nothing is written
-	Quorum         float64 // 0..1: least fraction of servers with fresh data
-	OnMissing      OnMissing
-	OnStale        OnStale
-	StaleAfter     time.Duration
-	Interval       time.Duration // T, between two passes
-	Window         time.Duration // of the render request
+	// MaxStep is the largest relative change of an integer weight in one pass:
+	// with 0.2 a weight of 100 may go to 80..120. One unit is always allowed,
+	// and MinWeight and MaxWeight come first. 0 turns it off.
+	MaxStep    float64
+	Deadband   float64 // relative change of a share below which nothing is written
+	Quorum     float64 // 0..1: least fraction of servers with fresh data
+	OnMissing  OnMissing
+	OnStale    OnStale
+	StaleAfter time.Duration
+	Interval   time.Duration // T, between two passes
+	Window     time.Duration // of the render request
+	Timing     Timing        // constants of time; the zero value means the documented ones
 }
 
 // DefaultSettings returns the documented defaults.
@@ -158,16 +162,4 @@ type ServerDecision struct {
 	Share    float64 // after the limits, 0..1; 0 when out of rotation
 	Weight   int     // what should be in force
 	Reasons  []Reason
-}
-
-// Controller decides for one backend and remembers what it must between
-// passes. It is not safe for concurrent use.
-type Controller struct{ settings Settings }
-
-// NewController returns a controller for settings that have been checked.
-func NewController(s Settings) *Controller { return &Controller{settings: s} }
-
-// Decide works out the weights for one pass.
-func (c *Controller) Decide(in Input) *Decision {
-	return &Decision{Verdict: Hold, HoldCode: "unbuilt", Why: "weighting is not built yet"}
 }

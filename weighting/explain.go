@@ -1,0 +1,127 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// reasonsPerServer is room for the usual number of reasons.
+const reasonsPerServer = 8
+
+// because records a step. Numbers are finite by the callers' care.
+func (d *ServerDecision) because(step string, before, after float64, text string) {
+	d.Reasons = append(d.Reasons, Reason{Step: step, Before: before, After: after, Text: text})
+}
+
+// finite keeps what JSON cannot carry out of a Reason.
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}
+
+// seconds adds a duration in seconds.
+func (w *words) seconds(d time.Duration) *words { return w.f(d.Seconds()).s(" s") }
+
+func (p *pass) explainLoad(e *entry) {
+	u := e.load / e.capacity
+	p.words.s("load ").f(e.load)
+	if e.capacity != 1 {
+		p.words.s(" / capacity ").f(e.capacity)
+	}
+	e.out.because(StepLoad, e.load, u, p.words.s(", data ").seconds(e.server.DataAge).s(" old").end())
+	e.out.because(StepRelative, u, e.relative, p.words.f(u).s(" / mean ").f(p.d.Mean).s(" = ").f(e.relative).end())
+}
+
+// explainRole records why a server has no part in the measuring.
+func (p *pass) explainRole(e *entry) {
+	if e.role == measured {
+		return
+	}
+	load := finite(e.server.Load)
+	if e.stuck {
+		e.out.because(StepStuck, load, load, p.words.s("reports zero while it holds ").i(e.server.Sessions).
+			s(" sessions, more than half of the mean: not believed").end())
+	}
+	p.words.s(p.whyMissing(e))
+	switch e.role {
+	case neutral:
+		if e.mem.lost {
+			p.words.s("; counts as average until it has ").i(trustPoints).s(" data points again")
+		} else {
+			p.words.s("; it has just come, so it counts as average")
+		}
+	case held:
+		p.words.s("; keeps its share (without data for ").seconds(e.mem.missingFor).s(")")
+	case initial:
+		p.words.s("; gets the share of its initial weight ").i(e.server.InitialWeight)
+	}
+	e.out.because(StepMissing, load, load, p.words.end())
+}
+
+func (p *pass) whyMissing(e *entry) string {
+	load := e.server.Load
+	switch {
+	case e.usable:
+		return "data are back but not yet trusted"
+	case e.stuck:
+		return "no believable data"
+	case math.IsNaN(load) && e.server.Reason != "":
+		return e.server.Reason
+	case math.IsNaN(load):
+		return "no usable data"
+	case load < 0:
+		return "a negative load is no load"
+	}
+	return "an infinite or absurdly large load is no load"
+}
+
+// explainFunction records the raw share of every weighed entry; tell adds the
+// formula with its numbers.
+func (p *pass) explainFunction(tell func(w *words, e *entry, s float64)) {
+	for i := range p.entries[:p.weighed] {
+		e := &p.entries[i]
+		tell(p.words, e, p.shares[i])
+		e.out.because(StepFunction, e.relative, p.shares[i], p.words.end())
+	}
+}
+
+func (p *pass) explainFeedback(e *entry, s, before, now, log, steps float64) {
+	if e.role == measured {
+		p.words.s("e = 1 - relative, within -1..1, = ").f(now).s("; log weight += ").f(FeedbackKi).s(" * ").f(steps).
+			s(" * e + ").f(FeedbackKp).s(" * (e - ").f(before).s("), less the mean of all, = ").f(log)
+	} else {
+		p.words.s("log weight ").f(log).s(", frozen")
+	}
+	e.out.because(StepFunction, e.relative, s, p.words.s("; exp of it over the sum of all = ").f(s).end())
+}
+
+func (p *pass) explainShare(e *entry, raw, sum, rest float64) {
+	p.words.f(raw).s(" / sum ").f(sum)
+	if rest != 1 {
+		p.words.s(" * ").f(rest).s(" that is not kept for servers without data")
+	}
+	e.out.because(StepShare, raw, e.out.RawShare, p.words.end())
+}
+
+func (p *pass) explainLimit(e *entry, before, after, limit, ceiling float64) {
+	const slack = 1e-9
+	switch {
+	case math.Abs(after-before) <= slack*max(before, after):
+		return
+	case after > before || after < limit*(1-slack):
+		e.out.because(StepRest, before, after, "takes its part of what is left beside servers at a limit")
+	case limit < ceiling:
+		e.out.because(StepCold, before, after,
+			p.words.s("has just come: share limited to ").f(limit).s(" for now").end())
+	default:
+		e.out.because(StepMaxShare, before, after, p.words.s("no share above ").f(p.c.settings.MaxShare).
+			s(" times the fair share: ").f(limit).end())
+	}
+}
+
+func (p *pass) explainWeight(e *entry, share, scale float64, rounded int, scaleText string) {
+	e.out.because(StepWeight, share, float64(rounded), p.words.s("share ").f(share).s(" * ").f(scale).
+		s(" = ").f(share*scale).s("; ").s(scaleText).end())
+}

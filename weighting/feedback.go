@@ -1,0 +1,59 @@
+package weighting
+
+import "math"
+
+// feedback runs the function "feedback" over all entries: those without data
+// are frozen, but the mean that is taken off the log weights is everybody's,
+// so that a frozen server keeps its place among the others.
+func (p *pass) feedback() {
+	n := len(p.entries)
+	logs, previous, before := make([]float64, n), make([]float64, n), make([]float64, n)
+	loads := make([]float64, n)
+	p.recall()
+	for i := range p.entries {
+		e := &p.entries[i]
+		logs[i], previous[i], before[i] = e.mem.log, e.mem.prevError, e.mem.prevError
+		loads[i] = p.loads[i]
+		if e.role != measured {
+			loads[i] = math.NaN()
+		}
+	}
+	steps := float64(p.c.settings.Interval) / float64(p.c.timing.FeedbackUnit)
+	FeedbackShares(p.shares, loads, p.capacities, logs, previous, steps)
+	// What one pass does about 1 %. The integral goes on adding to it.
+	p.d.Gain = FeedbackKp + FeedbackKi*steps
+	for i := range p.entries[:p.weighed] {
+		e := &p.entries[i]
+		p.explainFeedback(e, p.shares[i], before[i], previous[i], logs[i], steps)
+	}
+	for i := range p.entries {
+		m := p.entries[i].mem
+		m.log, m.prevError, m.tracked = logs[i], previous[i], true
+	}
+}
+
+// recall makes each log weight fit the weight in force. It stands as it is
+// when the weight in force is the one we asked for, and under Force, because
+// then our own weights are to come back. A server that is new, or whose weight
+// is another although nobody forces ours back (we only observe, or a write
+// failed), starts from its weight in force, placed among the others.
+func (p *pass) recall() {
+	var offset, known float64
+	for i := range p.entries {
+		e := &p.entries[i]
+		m := e.mem
+		m.tracked = m.tracked && m.asked > 0 && (p.in.Force != "" || m.asked == e.server.Weight)
+		if m.tracked {
+			offset += m.log - math.Log(float64(m.asked))
+			known++
+		}
+	}
+	if known > 0 {
+		offset /= known
+	}
+	for i := range p.entries {
+		if m := p.entries[i].mem; !m.tracked {
+			m.log, m.prevError = math.Log(float64(p.entries[i].server.Weight))+offset, 0
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package weighting
+
+import "strconv"
+
+// The steps of a Reason, in the order in which they can shape a weight. These
+// identifiers are stable. Read together they are enough to work the weight out
+// by hand.
+const (
+	StepRotation  = "rotation"   // out of rotation: the weight is never touched
+	StepCapacity  = "capacity"   // the capacity given is unusable: counts as 1
+	StepLoad      = "load"       // load -> load over capacity
+	StepBetter    = "better"     // higher is better: value -> load
+	StepStuck     = "stuck-zero" // reports zero while it holds many sessions
+	StepMissing   = "missing"    // no usable data: what it counts as
+	StepRelative  = "relative"   // load over capacity -> over the mean
+	StepLifetime  = "lifetime"   // connection lifetime unknown: an assumed one is used
+	StepFunction  = "function"   // relative load -> raw share, on the function's own scale
+	StepShare     = "share"      // raw share -> share, 0..1
+	StepMaxShare  = "max_share"  // share cut to max_share times its fair share
+	StepCold      = "cold"       // share cut because the server has just come
+	StepRest      = "rest"       // share changed by what others may not take, or must keep
+	StepWeight    = "weight"     // share times the scale -> integer weight
+	StepMinWeight = "min_weight" // weight raised
+	StepMaxWeight = "max_weight" // weight cut
+	StepMaxStep   = "max_step"   // weight moved only part of the way
+	StepDeadband  = "deadband"   // weight in force kept: the change is too small
+	StepHold      = "hold"       // weight in force kept: see Decision.Why
+	StepStale     = "on_stale"   // nothing has data for too long: initial weight
+)
+
+// The codes of a Hold (Decision.HoldCode). They are stable.
+const (
+	HoldNoServers = "no-servers"        // no server in rotation
+	HoldStale     = "stale"             // no server in rotation has data
+	HoldQuorum    = "quorum"            // too few servers have data
+	HoldAllZero   = "all-zero"          // every load is zero
+	HoldTotal     = "implausible-total" // total load under 1 % of the usual
+)
+
+// words builds one text after another in the same buffer.
+type words struct{ b []byte }
+
+func (w *words) s(s string) *words {
+	w.b = append(w.b, s...)
+	return w
+}
+
+// f adds a number for people: six significant digits.
+func (w *words) f(v float64) *words {
+	w.b = strconv.AppendFloat(w.b, v, 'g', 6, 64)
+	return w
+}
+
+func (w *words) i(v int) *words {
+	w.b = strconv.AppendInt(w.b, int64(v), 10)
+	return w
+}
+
+// end returns the text and starts the next one.
+func (w *words) end() string {
+	s := string(w.b)
+	w.b = w.b[:0]
+	return s
+}

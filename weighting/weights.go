@@ -1,0 +1,106 @@
+package weighting
+
+import "math"
+
+// largestWeight is HAProxy's.
+const largestWeight = 256
+
+// round turns shares into integer weights: W = round(256 * p / largest p),
+// limited to MinWeight..MaxWeight.
+//
+// Two cases take a smaller scale than 256 / largest p. While a server keeps
+// its share, the scale of the weights in force is kept, so that its weight
+// stays the very number it is, as long as all weights fit. And with max_step
+// on, the scale rises no faster than half a step, or else small weights would
+// all grow by the same step until they reach the scale, and not be balanced.
+func (p *pass) round() {
+	full := largestWeight / maxOf(p.shares)
+	inForce := float64(p.inForce)
+	s, text := full, "256 / largest share"
+	if step := p.c.settings.MaxStep; step > 0 && inForce*(1+step/2) < full {
+		s, text = inForce*(1+step/2), "sum of the weights in force, raised by half of max_step"
+	}
+	if p.holds() && p.fits(inForce, full) {
+		s, text = inForce, "sum of the weights in force, so that servers without data keep theirs"
+	}
+	for i := range p.entries {
+		e := &p.entries[i]
+		e.weight = p.limitWeight(e, p.shares[i], s, text)
+	}
+}
+
+func maxOf(values []float64) float64 {
+	var m float64
+	for _, v := range values {
+		m = max(m, v)
+	}
+	return m
+}
+
+func (p *pass) holds() bool {
+	for i := range p.entries[p.weighed:] {
+		if p.entries[p.weighed+i].role == held {
+			return true
+		}
+	}
+	return false
+}
+
+// fits tells whether the scale of the weights in force gives every server a
+// weight within the limits, not counting those that the largest scale would
+// not lift above MinWeight either.
+func (p *pass) fits(scale, full float64) bool {
+	low, high := float64(p.c.settings.MinWeight), float64(p.c.settings.MaxWeight)
+	for i, share := range p.shares {
+		if i >= p.weighed || math.Round(full*share) >= low {
+			if w := math.Round(scale * share); w < low || w > high {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// limitWeight rounds and limits one weight. scaleText says where the scale comes from.
+func (p *pass) limitWeight(e *entry, share, scale float64, scaleText string) int {
+	set := &p.c.settings
+	rounded := int(math.Round(min(max(scale*share, 0), largestWeight)))
+	p.explainWeight(e, share, scale, rounded, scaleText)
+	w := min(max(rounded, set.MinWeight, 1), set.MaxWeight, largestWeight)
+	switch {
+	case w > rounded:
+		e.out.because(StepMinWeight, float64(rounded), float64(w), "no weight below min_weight")
+	case w < rounded:
+		e.out.because(StepMaxWeight, float64(rounded), float64(w), "no weight above max_weight")
+	}
+	return w
+}
+
+// limitSteps applies max_step. MinWeight and MaxWeight come first.
+func (p *pass) limitSteps() {
+	step := p.c.settings.MaxStep
+	if !(step > 0) {
+		return
+	}
+	for i := range p.entries {
+		e := &p.entries[i]
+		low, high := stepRange(e.server.Weight, step)
+		w := min(max(e.weight, low), high)
+		w = min(max(w, p.c.settings.MinWeight, 1), p.c.settings.MaxWeight, largestWeight)
+		if w != e.weight {
+			e.out.because(StepMaxStep, float64(e.weight), float64(w), p.words.s("weight ").i(e.server.Weight).
+				s(" may change by ").f(step*100).s(" % in one pass: ").i(low).s(" to ").i(high).end())
+			e.weight = w
+		}
+	}
+}
+
+// stepRange returns the weights that one step may reach from weight. The tiny
+// slack keeps 100 * 1.1 from being short of 110.
+func stepRange(weight int, step float64) (low, high int) {
+	const slack = 1e-9
+	w := float64(weight)
+	low = min(int(math.Ceil(w*(1-step)-slack)), weight-1)
+	high = max(int(math.Floor(w*(1+step)+slack)), weight+1)
+	return low, high
+}
