@@ -9,7 +9,6 @@ package config
 
 import (
 	_ "embed" // for Reference and Minimal
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -122,19 +121,13 @@ func Load(file string) (*Config, error) {
 // variables as os.LookupEnv does. The files of secrets and certificates that
 // the configuration names are read. The error is an Errors.
 func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	data = cutMark(data)
 	var values map[string]any
 	if _, err := toml.Decode(string(data), &values); err != nil {
-		return nil, Errors{syntaxMistake(file, err)}
+		return nil, Errors{syntaxMistake(file, data, err)}
 	}
 	r := &reader{file: file, env: env, lines: locate(data), flawed: map[string]bool{}}
-	root := r.newTable("", "", values)
-	c := &Config{
-		File:     file,
-		HAProxy:  readHAProxy(root.sub("haproxy")),
-		Graphite: readGraphite(root.sub("graphite")),
-		Log:      readLog(root.sub("log")),
-	}
-	c.Backends = readBackends(root, c)
+	c := readFile(r.newTable("", "", values))
 	r.unknown(laterKeys())
 	if len(r.mistakes) > 0 {
 		sortMistakes(r.mistakes)
@@ -145,14 +138,14 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, 
 	return c, nil
 }
 
-// syntaxMistake says where the TOML library gave up. It reads no further, so
-// this is the one case where further mistakes of the file stay untold.
-func syntaxMistake(file string, err error) Mistake {
-	m := Mistake{File: file, Line: 1, Column: 1, Text: "not valid TOML: " + err.Error()}
-	var p toml.ParseError
-	if errors.As(err, &p) {
-		m.Line, m.Column = p.Position.Line, max(1, p.Position.Col)
-		m.Text = "not valid TOML: " + p.Message
+// readFile reads the whole file, of which root is the outermost table.
+func readFile(root *table) *Config {
+	c := &Config{
+		File:     root.file,
+		HAProxy:  readHAProxy(root.sub("haproxy")),
+		Graphite: readGraphite(root.sub("graphite")),
+		Log:      readLog(root.sub("log")),
 	}
-	return m
+	c.Backends = readBackends(root, c)
+	return c
 }

@@ -32,7 +32,7 @@ func readGraphite(t *table) graphite.Config {
 // address reads the URL of the render API. The URL may hold a secret (some
 // services put a key in the path), so no message quotes it.
 func (t *table) address(key string) string {
-	const allowed = `"http://host", "https://host", with any port and path`
+	const allowed = `"http://host", "https://host", with any port, path and "?" parameters`
 	v, ok := t.text(key, allowed)
 	if !ok {
 		return ""
@@ -52,8 +52,8 @@ func (t *table) address(key string) string {
 		t.wrong(key, "port %s is out of range; allowed: 1 to 65535", u.Port())
 	case u.User != nil:
 		t.wrong(key, "has a user name in it; allowed: a URL without one, and graphite.username with graphite.password_file")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		t.wrong(key, `has a "?" or "#" in it; allowed: %s`, allowed)
+	case u.Fragment != "":
+		t.wrong(key, `has a "#" in it; allowed: %s`, allowed)
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/render"):
 		t.wrong(key, `ends in "/render", which is added by itself; allowed: the part before it`)
 	default:

@@ -13,17 +13,11 @@ import (
 // the second [[backend]], and not at all for an unknown key.
 type positions map[string]int
 
-// locate finds the positions in a file that the TOML library has accepted.
+// locate finds the positions in a file that the TOML library has accepted,
+// without a byte order mark.
 // At anything it does not expect it stops: later keys then have no position.
 func locate(data []byte) positions {
-	text := string(data)
-	for _, bom := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
-		if t, ok := strings.CutPrefix(text, bom); ok {
-			text = t
-			break
-		}
-	}
-	l := locator{text: text, line: 1, lines: positions{}, lists: map[string]int{}}
+	l := locator{text: string(data), line: 1, lines: positions{}, lists: map[string]int{}}
 	for l.statement() {
 	}
 	return l.lines

@@ -128,8 +128,12 @@ func (t *table) seconds(key string, fallback, least, most time.Duration) time.Du
 	return d
 }
 
-// plain prints a duration without units that are zero: "5m", not "5m0s".
+// plain prints a duration as one would write it: "5m" and "90s", not "5m0s"
+// and "1m30s".
 func plain(d time.Duration) string {
+	if d < 2*time.Minute && d%time.Second == 0 && d%time.Minute != 0 {
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -213,10 +217,11 @@ type span struct {
 }
 
 func (s span) String() string {
+	low, high := strconv.FormatFloat(s.low, 'f', -1, 64), strconv.FormatFloat(s.high, 'f', -1, 64)
 	if s.open {
-		return fmt.Sprintf("a number above %g, at most %g", s.low, s.high)
+		return "a number above " + low + ", at most " + high
 	}
-	return fmt.Sprintf("a number from %g to %g", s.low, s.high)
+	return "a number from " + low + " to " + high
 }
 
 // has is false for NaN.
