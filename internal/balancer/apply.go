@@ -157,7 +157,7 @@ func (p *plane) afterLoss(ctx context.Context, state *haproxy.State, changes []h
 
 // compare checks what a batch left against what was sent; nil when all is in force.
 func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome) error {
-	var wrong []string
+	wrong := make(map[string][]string) // what went wrong -> servers
 	static := false
 	for _, name := range slices.Sorted(maps.Keys(outcome.Failed)) {
 		err := outcome.Failed[name]
@@ -167,7 +167,7 @@ func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome) erro
 		case isNoServer(err):
 			p.log.Info("a server is gone from HAProxy's configuration; the servers are read again at the next pass", "server", name)
 		default:
-			wrong = append(wrong, fmt.Sprintf("%s: %v", name, err))
+			wrong[err.Error()] = append(wrong[err.Error()], name)
 		}
 	}
 	if static {
@@ -177,17 +177,18 @@ func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome) erro
 	for _, c := range changes {
 		found, there := now[c.Server]
 		if outcome.Failed[c.Server] == nil && there && found != c.Weight {
-			wrong = append(wrong, fmt.Sprintf("%s: %d was set, %d is in force", c.Server, c.Weight, found))
+			text := fmt.Sprintf("%d was set, %d is in force", c.Weight, found)
+			wrong[text] = append(wrong[text], c.Server)
 		}
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
-	const most = 10
-	if len(wrong) > most {
-		wrong = append(wrong[:most], fmt.Sprintf("and %d more", len(wrong)-most))
+	var texts []string
+	for _, text := range slices.Sorted(maps.Keys(wrong)) {
+		texts = append(texts, cut(wrong[text])+": "+text)
 	}
-	return errors.New(strings.Join(wrong, ", "))
+	return errors.New(cut(texts))
 }
 
 // refuse marks the plane read-only: its balance algorithm takes no weights.

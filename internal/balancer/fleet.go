@@ -31,7 +31,7 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 	clients := make([]*haproxy.Client, len(c.HAProxy.Sockets))
 	for i, address := range c.HAProxy.Sockets {
 		clients[i] = haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout})
-		planes[i] = Plane{Socket: address.String(), DataPlane: newSharedAges(clients[i])}
+		planes[i] = Plane{Socket: address.String(), DataPlane: newSharedAges(clients[i], c.Backends)}
 	}
 	f := &Fleet{}
 	for _, b := range c.Backends {

@@ -98,6 +98,7 @@ func (p *plane) tell(state *haproxy.State, in weighting.Input, picture *picture,
 		p.tellMissing(in)
 		p.tellNobodys(state, picture)
 		p.tellHold(d)
+		p.tellLoopGain(d)
 	}
 }
 

@@ -38,6 +38,7 @@ type plane struct {
 	backend  *config.Backend
 	explicit bool // the file names the sockets of this backend
 	write    bool // false in observe mode and in Plan
+	running  bool // run serves it
 	log      *slog.Logger
 	now      func() time.Time
 	wake     func() // asks the balancer for a render at once
@@ -53,7 +54,7 @@ type plane struct {
 	controller *weighting.Controller
 	memory     memory
 	news       news
-	lifetime   lifetime
+	lifetime   *lifetime
 	last       *picture       // newest picture
 	asked      haproxy.Worker // newest worker that has been read
 }
@@ -96,6 +97,7 @@ func replace[T any](c chan T, v T) {
 // until ctx ends.
 func (p *plane) run(ctx context.Context) error {
 	defer p.lifetime.wait()
+	p.running = true
 	p.guard(func() { p.contact(ctx) })
 	close(p.contacted)
 	for {
@@ -154,7 +156,7 @@ func (p *plane) pass(ctx context.Context, picture *picture) error {
 		return nil
 	}
 	now := p.now()
-	p.lifetime.note(state, now)
+	p.measure(ctx, state, now)
 	foreign := p.memory.foreign(state, p.mayWrite())
 	p.news.foreignWrites(p.log, foreign, state)
 	in := p.input(state, picture, foreign, now)
@@ -167,7 +169,9 @@ func (p *plane) pass(ctx context.Context, picture *picture) error {
 	p.memory.settle(state, foreign, decision.Verdict, p.mayWrite())
 	p.tell(state, in, picture, decision)
 	p.publish(&record{state: state, in: in, picture: picture, decision: decision, foreign: foreign, written: written})
-	p.lifetime.ask(ctx, p, state, decision, now)
+	if p.running {
+		p.lifetime.ask(ctx, state, decision.Delay, now)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.socket, err)
 	}
