@@ -16,16 +16,16 @@ type balancer struct {
 	phases     *rand.Rand
 	weights    []int // in force
 	initial    []int
-	conns      []int // own, by server
-	open       int   // own, all servers
-	total      int64 // own, ever
+	conns      []int   // own, by server
+	open       int     // own, all servers
+	totals     []int64 // own, ever, by server
 	lastChange time.Time
 
 	lifetime   time.Duration // tauhat
 	asked      float64       // when the sessions' ages were last read
 	delay      time.Duration // d of the last pass
 	gain       float64       // k of the last pass
-	little     littlesLaw
+	little     weighting.Little
 	writes     int
 	changes    int
 	churn      float64
@@ -37,7 +37,7 @@ func newBalancer(w *world, phases, draws *rand.Rand) *balancer {
 	m, p := w.model, w.policy
 	b := &balancer{
 		controller: p.controller(m), phases: phases,
-		initial: make([]int, m.Servers), conns: make([]int, m.Servers), asked: math.Inf(-1),
+		initial: make([]int, m.Servers), conns: make([]int, m.Servers), totals: make([]int64, m.Servers), asked: math.Inf(-1),
 	}
 	largest := 0.0
 	for i := range m.Servers {
@@ -112,46 +112,4 @@ func (b *balancer) pass(w *world) {
 		b.changes += changed
 		b.lastChange = in.Now
 	}
-}
-
-// estimate is the mean lifetime as this balancer can know it.
-func (b *balancer) estimate(w *world, in weighting.Input) time.Duration {
-	scale := w.policy.LifetimeScale
-	if scale == 0 {
-		scale = 1
-	}
-	switch w.model.LifetimeFrom {
-	case FromModel:
-		b.lifetime = w.model.Lifetime.Mean
-	case FromLittle:
-		b.lifetime = b.little.update(w.now, b.total, b.open)
-	case FromSessions:
-		if w.now-b.asked >= lifetimeEvery.Seconds() {
-			b.asked = w.now
-			b.lifetime = b.fromSessions(w, in)
-		}
-	}
-	return time.Duration(scale * float64(b.lifetime))
-}
-
-func (b *balancer) fromSessions(w *world, in weighting.Input) time.Duration {
-	delay := b.delay
-	if delay == 0 {
-		for _, s := range in.Servers {
-			delay = max(delay, s.DataAge+w.model.Interval/2)
-		}
-	}
-	limit := youngAge(delay, b.lifetime)
-	young, open := 0, 0
-	for id := range w.conns {
-		c := &w.conns[id]
-		if !c.open || w.balancers[c.balancer] != b {
-			continue
-		}
-		open++
-		if w.now-c.since < limit.Seconds() {
-			young++
-		}
-	}
-	return fromAges(young, open, limit)
 }

@@ -49,7 +49,7 @@ func (w *world) stop(server int) {
 		if chosen < 0 {
 			chosen = server // nowhere else to go: they wait for it
 		} else {
-			w.balancers[c.balancer].total++
+			w.balancers[c.balancer].totals[chosen]++
 		}
 		w.attach(int32(id), chosen)
 	}

@@ -1,63 +1,62 @@
 package simulate
 
 import (
-	"math"
 	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // lifetimeEvery is how often a balancer may ask HAProxy for its sessions' ages.
 const lifetimeEvery = 2 * time.Minute
 
-// Bounds of the estimate.
-const (
-	leastLifetime = 2 * time.Minute
-	mostLifetime  = 7 * 24 * time.Hour
-)
-
-// youngAge is T' of estimator B: max(5 min, 2H), H = max(2d, tauhat/200).
-func youngAge(delay, lifetime time.Duration) time.Duration {
-	horizon := max(2*delay, lifetime/200)
-	return max(5*time.Minute, 2*horizon)
-}
-
-// fromAges is estimator B: the fraction of open sessions younger than T'.
-func fromAges(young, open int, t time.Duration) time.Duration {
-	fraction := (1 + float64(young)) / (2 + float64(open))
-	seconds := -t.Seconds() / math.Log(1-fraction)
-	return clampLifetime(seconds)
-}
-
-func clampLifetime(seconds float64) time.Duration {
-	seconds = max(leastLifetime.Seconds(), min(mostLifetime.Seconds(), seconds))
-	return time.Duration(seconds * float64(time.Second))
-}
-
-// littlesLaw is estimator A: open sessions over a 15-minute average of the
-// arrival rate, each sample of it clipped to four times the running value.
-type littlesLaw struct {
-	rate  float64 // arrivals a second
-	total int64
-	at    float64
-	known bool
-}
-
-func (l *littlesLaw) update(now float64, total int64, open int) time.Duration {
-	passed := now - l.at
-	arrived := float64(total - l.total)
-	first := l.at == 0
-	l.total, l.at = total, now
-	if first || passed <= 0 {
-		return 0
+// estimate is the mean lifetime as this balancer can know it.
+func (b *balancer) estimate(w *world, in weighting.Input) time.Duration {
+	switch w.model.LifetimeFrom {
+	case FromModel:
+		b.lifetime = w.model.Lifetime.Mean
+	case FromLittle:
+		b.little.Observe(in.Now, b.counts(w))
+		if lifetime, ok := b.little.Lifetime(); ok {
+			b.lifetime = w.model.Weighting.Timing.ClampLifetime(lifetime)
+		}
+	case FromSessions:
+		if w.now-b.asked >= lifetimeEvery.Seconds() {
+			b.asked = w.now
+			b.lifetime = b.fromSessions(w, in)
+		}
 	}
-	rate := arrived / passed
-	if !l.known {
-		l.rate, l.known = rate, rate > 0
-	} else {
-		share := 1 - math.Exp(-passed/(15*time.Minute).Seconds())
-		l.rate += share * (min(rate, 4*l.rate) - l.rate)
+	if scale := w.policy.LifetimeScale; scale > 0 {
+		return time.Duration(scale * float64(b.lifetime))
 	}
-	if !l.known || l.rate <= 0 {
-		return 0
+	return b.lifetime
+}
+
+// counts is what HAProxy tells of each server.
+func (b *balancer) counts(w *world) []weighting.SessionCount {
+	list := make([]weighting.SessionCount, len(w.servers))
+	for i := range list {
+		list[i] = weighting.SessionCount{Server: w.servers[i].name, Open: b.conns[i], Total: b.totals[i]}
 	}
-	return clampLifetime(float64(open) / l.rate)
+	return list
+}
+
+func (b *balancer) fromSessions(w *world, in weighting.Input) time.Duration {
+	delay := b.delay
+	if delay == 0 {
+		for _, s := range in.Servers {
+			delay = max(delay, s.DataAge+w.model.Interval/2)
+		}
+	}
+	ages := make([]time.Duration, 0, b.open)
+	for id := range w.conns {
+		if c := &w.conns[id]; c.open && w.balancers[c.balancer] == b {
+			ages = append(ages, seconds(w.now-c.since))
+		}
+	}
+	t := w.model.Weighting.Timing
+	lifetime, ok := weighting.FromAges(ages, t.YoungHorizon(delay, b.lifetime))
+	if !ok {
+		return b.lifetime
+	}
+	return t.ClampLifetime(lifetime)
 }

@@ -144,7 +144,7 @@ func (w *world) handle(e event) {
 func (w *world) arrive(c conn, life float64) {
 	c.since = w.now
 	if chosen := w.choose(c.balancer); chosen >= 0 {
-		w.balancers[c.balancer].total++
+		w.balancers[c.balancer].totals[chosen]++
 		w.open(c, chosen, life)
 	}
 }
