@@ -1,30 +1,28 @@
 // Package haproxy speaks to HAProxy's runtime socket: typed commands in,
 // typed state and typed errors out.
+//
+// Each call is one or a few short-lived connections, each with one line of
+// commands joined by ";". That is the only form which HAProxy 2.6 to 3.4
+// understand alike, it ties the answer to the worker named by "show info" on
+// the same line, and it holds none of HAProxy's few slots longer than needed.
 package haproxy
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"io"
 	"net"
+	"regexp"
+	"slices"
 	"time"
 )
 
-// Address is where a runtime socket listens. ParseAddress makes one.
-type Address struct {
-	Kind string // "unix", "abns", "tcp", "master"
-	Path string // file path, abstract name, or host:port
-}
-
-// ParseAddress reads "/path", "unix:/path", "abns@name", "tcp:host:port" or "master:/path".
-func ParseAddress(s string) (Address, error) { return Address{Kind: "unix", Path: s}, nil }
-
-// String gives the form that ParseAddress reads.
-func (a Address) String() string { return a.Kind + ":" + a.Path }
-
 // Options tune a Client; each zero field means the default in its comment.
 type Options struct {
-	Timeout time.Duration                               // one command line, dial to last byte; 0 means 2 s
-	Dial    func(ctx context.Context) (net.Conn, error) // nil means dial Address
+	Timeout        time.Duration                               // one command line, dial to last byte; 0 means 2 s
+	Dial           func(ctx context.Context) (net.Conn, error) // nil means dial Address
+	MaxConnections int                                         // open at once; 0 means 2, HAProxy's own limit is 10 for all users of its sockets
+	ReplyLimit     int64                                       // bytes of one reply; 0 means 32 MiB
 }
 
 // Client sends commands to one runtime socket, one short-lived connection a
@@ -33,119 +31,153 @@ type Options struct {
 type Client struct {
 	address Address
 	options Options
+	slots   chan struct{}
 }
 
 // NewClient returns a client. It opens no connection.
-func NewClient(a Address, o Options) *Client { return &Client{a, o} }
+func NewClient(a Address, o Options) *Client {
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Second
+	}
+	if o.MaxConnections <= 0 {
+		o.MaxConnections = 2
+	}
+	if o.ReplyLimit <= 0 {
+		o.ReplyLimit = 32 << 20
+	}
+	if o.Dial == nil {
+		o.Dial = a.dial
+	}
+	return &Client{address: a, options: o, slots: make(chan struct{}, o.MaxConnections)}
+}
 
 // Address returns what the client was made with.
 func (c *Client) Address() Address { return c.address }
 
-// Worker tells one HAProxy worker process from its successor.
-type Worker struct {
-	PID       int
-	StartTime int64 // Start_time_sec of "show info"
+// attempts is how often a line is sent when an old worker answers, which a
+// reload makes happen about once.
+const attempts = 5
+
+// again runs one, as long as it asks for a new try: at once the first time,
+// then with growing pauses, about a tenth of a second in all.
+func (c *Client) again(ctx context.Context, one func() (retry bool, err error)) error {
+	pause := time.Duration(0)
+	for n := 1; ; n++ {
+		retry, err := one()
+		if !retry || n == attempts {
+			return err
+		}
+		if pause > 0 {
+			t := time.NewTimer(pause)
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return err
+			case <-t.C:
+			}
+		}
+		pause = 4*pause + 4*time.Millisecond
+	}
 }
 
-// Info is the part of "show info" that we use.
-type Info struct {
-	Worker   Worker
-	Version  string
-	Node     string
-	Stopping bool
-	Uptime   time.Duration
+// Info asks which worker answers. It may be an old one that is stopping.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	const op = "read the process information"
+	commands := []string{"show info"}
+	reply, err := c.ask(ctx, op, commands)
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := parseInfo(&lines{rest: reply})
+	return info, c.wrap(op, commands, err)
 }
 
-// OpState is srv_op_state.
-type OpState int
-
-// The operational states, numbered as HAProxy does.
-const (
-	OpStopped OpState = iota
-	OpStarting
-	OpRunning
-	OpStopping
-)
-
-// AdminState is srv_admin_state, a bit mask.
-type AdminState int
-
-// The bits of AdminState.
-const (
-	ForcedMaint AdminState = 1 << iota
-	InheritedMaint
-	ConfigMaint
-	ForcedDrain
-	InheritedDrain
-	ResolutionMaint
-	FQDNFromCLI
-)
-
-// Server is the state of one server.
-type Server struct {
-	Name          string
-	ID            int
-	Op            OpState
-	Admin         AdminState
-	Weight        int           // srv_uweight, 0..256
-	InitialWeight int           // srv_iweight, 0..256
-	SinceChange   time.Duration // srv_time_since_last_change
-	Sessions      int           // scur
-	TotalSessions int64         // stot
-	Backup        bool
-	Throttled     bool   // slowstart is ramping
-	Agent         string // agent_status; empty when there is no agent-check
+// Backends lists the backends and listen sections that HAProxy has, disabled
+// ones included, in its order, without the proxies it makes for itself.
+func (c *Client) Backends(ctx context.Context) ([]string, error) {
+	const op = "list the backends"
+	commands := []string{"show backend"}
+	reply, err := c.ask(ctx, op, commands)
+	if err != nil {
+		return nil, err
+	}
+	names, err := parseBackends(reply)
+	return names, c.wrap(op, commands, err)
 }
 
-// State is one backend as one worker saw it.
-type State struct {
-	Info      Info
-	Backend   string
-	Algorithm string // "roundrobin", "leastconn", ...; empty when the socket's level hides it
-	Servers   []Server
+// internalProxies are proxies that some versions of HAProxy create and list;
+// further ones have names no configuration may have, such as "<OCSP-UPDATE>".
+var internalProxies = [...]string{"MASTER", "HTTPCLIENT"}
+
+func parseBackends(reply string) ([]string, error) {
+	l := &lines{rest: reply}
+	block, err := l.block()
+	if err != nil {
+		return nil, err
+	}
+	if len(block) == 0 || block[0] != "# name" {
+		return nil, classifyOr(block, ErrMismatch)
+	}
+	names := []string{}
+	for _, name := range block[1:] {
+		if validName.MatchString(name) && !slices.Contains(internalProxies[:], name) {
+			names = append(names, name)
+		}
+	}
+	return names, l.end()
 }
 
-// Change is one weight to set, always absolute.
-type Change struct {
-	Server string
-	Weight int // 1..256; 0 is refused here, it would be a drain
+// Probe finds out, without changing anything, whether the socket lets us set
+// weights. It tries on a backend that cannot exist and looks at which refusal
+// comes: the one for the level comes first.
+func (c *Client) Probe(ctx context.Context) error {
+	const op = "try whether weights may be set"
+	commands := []string{"set server haproxy-weighter.probe:/none weight 1"}
+	reply, err := c.ask(ctx, op, commands)
+	if err != nil {
+		return err
+	}
+	return c.wrap(op, commands, parseProbe(reply))
 }
 
-// Outcome is what happened to a batch of changes.
-type Outcome struct {
-	Info    Info             // of the worker that took them
-	Applied int              // changes HAProxy accepted
-	Failed  map[string]error // by server; nil when all went well
-	After   *State           // read back on the same connection; sessions are not filled
+func parseProbe(reply string) error {
+	l := &lines{rest: reply}
+	block, err := l.block()
+	if err != nil {
+		return err
+	}
+	err = classifyOr(block, ErrMismatch)
+	if is(err, ErrNoBackend, ErrNoServer, ErrDisabled) {
+		return l.end()
+	}
+	return err
 }
 
-// Sessions are the ages of a backend's open connections.
-type Sessions struct {
-	Info Info
-	Ages map[string][]time.Duration // by backend
+// validName is HAProxy's own alphabet for the names of proxies and servers.
+// Nothing else may enter a command: ";", a space or a newline would end it.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+
+// maxName is far above any real name and keeps one command well under maxLine.
+const maxName = 1024
+
+func checkName(kind, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the %s name is empty", ErrName, kind)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: the %s name has %d characters, at most %d are allowed", ErrName, kind, len(name), maxName)
+	case !validName.MatchString(name):
+		return fmt.Errorf("%w: %s name %q: only letters, digits and _ . : - are allowed", ErrName, kind, name)
+	}
+	return nil
 }
 
-var errUnbuilt = errors.New("haproxy: not built yet")
-
-// Info asks which worker answers.
-func (c *Client) Info(ctx context.Context) (Info, error) { return Info{}, errUnbuilt }
-
-// Backends lists the backends (and listen sections) HAProxy has.
-func (c *Client) Backends(ctx context.Context) ([]string, error) { return nil, errUnbuilt }
-
-// State reads one backend: worker, servers, sessions, on one connection.
-func (c *Client) State(ctx context.Context, backend string) (*State, error) { return nil, errUnbuilt }
-
-// SetWeights sets weights and reads the backend back on the same connection.
-// At most perLine changes go on one line; 0 means as many as fit.
-func (c *Client) SetWeights(ctx context.Context, backend string, changes []Change, perLine int) (*Outcome, error) {
-	return nil, errUnbuilt
-}
-
-// Probe finds out, without changing anything, whether the socket lets us set weights.
-func (c *Client) Probe(ctx context.Context) error { return errUnbuilt }
-
-// SessionAges reads "show sess". It gives up, with an error, beyond limit sessions.
-func (c *Client) SessionAges(ctx context.Context, limit int) (*Sessions, error) {
-	return nil, errUnbuilt
+// ask sends one line and reads the whole answer.
+func (c *Client) ask(ctx context.Context, op string, commands []string) (string, error) {
+	var reply []byte
+	err := c.exchange(ctx, op, commands, func(r io.Reader) (err error) {
+		reply, err = io.ReadAll(r)
+		return err
+	})
+	return string(reply), err
 }
