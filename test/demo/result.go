@@ -1,0 +1,68 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Result is what a whole run came to. Its JSON form is documented and stable.
+type Result struct {
+	Seed            uint64      `json:"seed"`
+	Servers         int         `json:"servers"`
+	OpenClients     int         `json:"open_clients"`     // connected at once, on average
+	Clients         int         `json:"clients"`          // in the plan that each phase plays
+	LifetimeSeconds float64     `json:"lifetime_seconds"` // mean
+	PhaseSeconds    int         `json:"phase_seconds"`
+	MeasuredFrom    int         `json:"measured_from"` // seconds at the start of each phase that don't count
+	Phases          [2]Measured `json:"phases"`        // equal weights, then the weighter
+	// LeastLoaded is the same plan computed, not played: each client joins the
+	// server that has the lowest load at that moment. No real policy knows it.
+	LeastLoaded float64 `json:"least_loaded_max_over_mean"`
+	Sentence    string  `json:"sentence"`
+}
+
+// sentence says in words what the numbers say, whichever way they came out.
+func (r *Result) sentence() string {
+	before, after := r.Phases[0], r.Phases[1]
+	if before.Seconds == 0 || after.Seconds == 0 {
+		return "Too short to compare anything: give it a longer --duration."
+	}
+	over := func(m Measured) string { return fmt.Sprintf("%.0f %%", 100*(m.MaxMean-1)) }
+	if after.MaxMean >= before.MaxMean {
+		return fmt.Sprintf("The weighter did not help in this run: the busiest server carried %s more than the average with it and %s more under equal weights.",
+			over(after), over(before))
+	}
+	return fmt.Sprintf("Same clients, same HAProxy: the busiest server carried %s more than the average under equal weights and %s more with haproxy-weighter.",
+		over(before), over(after))
+}
+
+// Print writes the table before/after, and what to make of it.
+func (r *Result) Print(w io.Writer) error {
+	var out strings.Builder
+	before, after := r.Phases[0], r.Phases[1]
+	fmt.Fprintf(&out, "%-38s %14s %17s %8s\n", "", before.Name, after.Name, "change")
+	row := func(name, format string, a, b float64) {
+		change := "-"
+		if a > 0 {
+			change = fmt.Sprintf("%+.0f %%", 100*(b/a-1))
+		}
+		fmt.Fprintf(&out, "%-38s %14s %17s %8s\n", name, fmt.Sprintf(format, a), fmt.Sprintf(format, b), change)
+	}
+	row("busiest server over average (max/mean)", "%.2f", before.MaxMean, after.MaxMean)
+	row("  of that, above even (max/mean - 1)", "%.2f", max(before.MaxMean-1, 0), max(after.MaxMean-1, 0))
+	row("spread of the loads (CV)", "%.2f", before.CV, after.CV)
+	row("highest load of a server, datapoints/s", "%.0f", before.HighestLoad, after.HighestLoad)
+	row("average load of a server, datapoints/s", "%.0f", before.MeanLoad, after.MeanLoad)
+	fmt.Fprintf(&out, "%-38s %14d %17d\n", "weights changed", before.WeightsMoved, after.WeightsMoved)
+	fmt.Fprintf(&out, "%-38s %14d %17d\n", "connections lost or refused", lost(before), lost(after))
+	fmt.Fprintf(&out, "\n%s\n", r.Sentence)
+	fmt.Fprintf(&out, "Connections never move, so nothing makes it 0: each client put on the least loaded server of its moment would leave %.0f %%.\n",
+		100*max(r.LeastLoaded-1, 0))
+	fmt.Fprintf(&out, "Each phase played the %d clients of --seed %d; seconds %d to %d of each count. Other seeds come out otherwise.\n",
+		r.Clients, r.Seed, r.MeasuredFrom, r.PhaseSeconds)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func lost(m Measured) int64 { return m.Clients.Broken + m.Clients.Refused }
