@@ -79,7 +79,7 @@ func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.Sta
 	old := p.memory.worker
 	if p.write && len(changes) > 0 {
 		after, n, err := p.send(ctx, state, changes)
-		if err != nil {
+		if err != nil && !final(err) {
 			return nil, err
 		}
 		if after.Info.Worker != state.Info.Worker {
@@ -121,15 +121,17 @@ func (p *plane) send(ctx context.Context, state *haproxy.State, changes []haprox
 	if outcome != nil {
 		written = outcome.Applied
 	}
+	after := state
+	if err != nil {
+		after, written, err = p.afterLoss(ctx, state, changes, written, err)
+	} else {
+		after = withSessions(outcome.Info, outcome.After, state)
+		p.faults.set("write", p.compare(changes, outcome), writeWords)
+	}
 	if written > 0 {
 		p.memory.lastChange = p.now()
 	}
-	if err != nil {
-		return p.afterLoss(ctx, state, changes, written, err)
-	}
-	after := withSessions(outcome.Info, outcome.After, state)
-	p.faults.set("write", p.compare(changes, outcome), writeWords)
-	return after, written, nil
+	return after, written, err
 }
 
 var writeWords = wording{
@@ -152,7 +154,19 @@ func (p *plane) afterLoss(ctx context.Context, state *haproxy.State, changes []h
 	if err != nil || after.Info.Worker != state.Info.Worker {
 		return state, written, lost // the last state that is known to be true
 	}
-	return after, written, lost
+	return after, len(changes) - len(missing(changes, after)), lost
+}
+
+// missing lists the changes that are not in force.
+func missing(changes []haproxy.Change, state *haproxy.State) []haproxy.Change {
+	now := weightsOf(state.Servers)
+	var left []haproxy.Change
+	for _, c := range changes {
+		if now[c.Server] != c.Weight {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // compare checks what a batch left against what was sent; nil when all is in force.
@@ -162,9 +176,9 @@ func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome) erro
 	for _, name := range slices.Sorted(maps.Keys(outcome.Failed)) {
 		err := outcome.Failed[name]
 		switch {
-		case isStatic(err):
+		case errors.Is(err, haproxy.ErrStaticAlgorithm):
 			static = true
-		case isNoServer(err):
+		case errors.Is(err, haproxy.ErrNoServer):
 			p.log.Info("a server is gone from HAProxy's configuration; the servers are read again at the next pass", "server", name)
 		default:
 			wrong[err.Error()] = append(wrong[err.Error()], name)

@@ -90,7 +90,7 @@ func (f *fakeHAProxy) State(ctx context.Context, backend string) (*haproxy.State
 	defer f.mu.Unlock()
 	f.reads++
 	if f.missing || backend != f.state.Backend {
-		return nil, fmt.Errorf("show servers state: %w", errNoBackend)
+		return nil, fmt.Errorf("show servers state: %w", haproxy.ErrNoBackend)
 	}
 	return f.snapshot(), nil
 }
@@ -117,7 +117,7 @@ func (f *fakeHAProxy) SetWeights(ctx context.Context, backend string, changes []
 		case err != nil:
 			out.Failed[c.Server] = err
 		case s == nil:
-			out.Failed[c.Server] = errNoServer
+			out.Failed[c.Server] = haproxy.ErrNoServer
 		case f.ignore[c.Server]:
 			out.Applied++
 		default:

@@ -28,10 +28,9 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 		return nil, fmt.Errorf("graphite: %w", err)
 	}
 	planes := make([]Plane, len(c.HAProxy.Sockets))
-	clients := make([]*haproxy.Client, len(c.HAProxy.Sockets))
 	for i, address := range c.HAProxy.Sockets {
-		clients[i] = haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout})
-		planes[i] = Plane{Socket: address.String(), DataPlane: newSharedAges(clients[i], c.Backends)}
+		client := haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout})
+		planes[i] = Plane{Socket: address.String(), DataPlane: newSharedAges(client, c.Backends)}
 	}
 	f := &Fleet{}
 	for _, b := range c.Backends {
@@ -42,8 +41,10 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 	for i := range planes {
 		socket := planes[i].Socket
 		log := logger.With("socket", socket)
+		// A client of its own: it has a slot free however busy the others are.
+		client := haproxy.NewClient(c.HAProxy.Sockets[i], haproxy.Options{Timeout: c.HAProxy.Timeout})
 		f.watchers = append(f.watchers, &watcher{
-			info: clients[i].Info, every: c.HAProxy.Watch, log: log, faults: newFaults(log, time.Now),
+			info: client.Info, every: c.HAProxy.Watch, log: log, faults: newFaults(log, time.Now),
 			seen: func(w haproxy.Worker) {
 				for _, b := range f.balancers {
 					b.workerSeen(socket, w)

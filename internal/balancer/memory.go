@@ -34,6 +34,7 @@ type foreignWrite struct {
 	server      string
 	ours, found int
 	agent       bool // the server has an agent-check
+	srv         bool // the server is made from SRV records
 	initial     bool // what was found is the initial weight
 }
 
@@ -58,7 +59,7 @@ func (m *memory) foreign(state *haproxy.State, watching bool) map[string]foreign
 		}
 		found[s.Name] = foreignWrite{
 			server: s.Name, ours: ours, found: s.Weight,
-			agent: s.Agent != "", initial: s.Weight == s.InitialWeight,
+			agent: s.Agent != "", srv: s.SRV != "", initial: s.Weight == s.InitialWeight,
 		}
 	}
 	return found
@@ -83,10 +84,12 @@ func (f *foreignWrite) who() string {
 	switch {
 	case f.agent:
 		return "its agent-check sets a weight with each answer"
+	case f.srv:
+		return "the SRV record that it is made from has a weight: resolve-opts ignore-weight in haproxy.cfg stops that"
 	case f.initial:
 		return "it is the initial weight: the server may have been deleted and added again, or somebody reset it"
 	}
-	return "an operator or another program on a stats socket, or SRV records of its DNS name"
+	return "an operator or another program on a stats socket"
 }
 
 func (f *foreignWrite) text() string {

@@ -176,7 +176,7 @@ func TestNeverRaisesAWeightOfZeroAfterAReload(t *testing.T) {
 
 func TestNeverTouchesAServerInMaintOrDrain(t *testing.T) {
 	for name, admin := range map[string]haproxy.AdminState{
-		"maint by hand": haproxy.ForcedMaint, "maint by the file": haproxy.ConfigMaint,
+		"maint by hand": haproxy.ForcedMaint, "maint by the file": haproxy.ConfigMaint | haproxy.ForcedMaint,
 		"maint inherited": haproxy.InheritedMaint, "maint by DNS": haproxy.ResolutionMaint,
 		"drain": haproxy.ForcedDrain, "drain inherited": haproxy.InheritedDrain,
 	} {

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -194,7 +195,7 @@ func (p *plane) read(ctx context.Context) (*haproxy.State, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if isNoBackend(err) {
+	if errors.Is(err, haproxy.ErrNoBackend) {
 		p.miss()
 		return nil, nil
 	}

@@ -137,7 +137,7 @@ func (p *plane) blank(state *haproxy.State) *Table {
 		t.Rows[i] = Row{
 			Server: s.Name, Capacity: capacities[i], Weight: s.Weight,
 			AppliedWeight: s.Weight, InitialWeight: s.InitialWeight,
-			AdminState: adminWord(s.Admin), OpState: opWord(s.Op), Sessions: s.Sessions,
+			AdminState: s.Admin.Word(), OpState: s.Op.String(), Sessions: s.Sessions,
 			Reasons: []weighting.Reason{},
 		}
 		if rotationOf(s) == weighting.InRotation {

@@ -1,13 +1,21 @@
 package balancer
 
-import "errors"
+import (
+	"errors"
 
-var (
-	errNoBackend = errors.New("placeholder")
-	errNoServer  = errors.New("placeholder")
-	errStatic    = errors.New("placeholder")
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 )
 
-func isNoBackend(err error) bool { return errors.Is(err, errNoBackend) }
-func isNoServer(err error) bool  { return errors.Is(err, errNoServer) }
-func isStatic(err error) bool    { return errors.Is(err, errStatic) }
+// final tells whether an error of a write will be the same at the next try,
+// until somebody changes HAProxy's configuration.
+func final(err error) bool {
+	for _, is := range []error{
+		haproxy.ErrPermission, haproxy.ErrDisabled, haproxy.ErrNoBackend, haproxy.ErrUsage,
+		haproxy.ErrUnknownCommand, haproxy.ErrLineTooLong, haproxy.ErrName, haproxy.ErrWeight,
+	} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}

@@ -231,7 +231,7 @@ func TestStaticAlgorithmIsToldOnceUntilTheNextWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fourServers()
 		p.state.Algorithm = "source"
-		p.refuse = map[string]error{"s1": errStatic, "s2": errStatic, "s3": errStatic, "s4": errStatic}
+		p.refuse = map[string]error{"s1": haproxy.ErrStaticAlgorithm, "s2": haproxy.ErrStaticAlgorithm, "s3": haproxy.ErrStaticAlgorithm, "s4": haproxy.ErrStaticAlgorithm}
 		r := newRig(t, ingest(), newGraphite(uneven()), p)
 		r.start()
 		defer r.stop()

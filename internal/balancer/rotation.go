@@ -9,51 +9,20 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
-const (
-	maintBits = haproxy.ForcedMaint | haproxy.InheritedMaint | haproxy.ConfigMaint | haproxy.ResolutionMaint
-	drainBits = haproxy.ForcedDrain | haproxy.InheritedDrain
-)
-
 // rotationOf says whether a server takes part in a pass. What a person decided
 // (maint, drain, weight 0) comes before what a health check found.
 func rotationOf(s *haproxy.Server) weighting.Rotation {
 	switch {
-	case s.Admin&maintBits != 0:
+	case s.Admin.Maint():
 		return weighting.Maint
-	case s.Admin&drainBits != 0, s.Weight == 0:
+	case s.Draining():
 		return weighting.Drain
-	case s.Op == haproxy.OpStopped, s.Op == haproxy.OpStopping:
+	case !s.InService():
 		return weighting.Down
 	case s.Backup:
 		return weighting.Backup
 	}
 	return weighting.InRotation
-}
-
-// adminWord is the admin_state of a table row.
-func adminWord(a haproxy.AdminState) string {
-	switch {
-	case a&maintBits != 0:
-		return "maint"
-	case a&drainBits != 0:
-		return "drain"
-	}
-	return "ready"
-}
-
-// opWord is the op_state of a table row.
-func opWord(o haproxy.OpState) string {
-	switch o {
-	case haproxy.OpStopped:
-		return "stopped"
-	case haproxy.OpStarting:
-		return "starting"
-	case haproxy.OpRunning:
-		return "running"
-	case haproxy.OpStopping:
-		return "stopping"
-	}
-	return "unknown"
 }
 
 // capacitiesOf gives each server's capacity, in the order of servers. With

@@ -16,15 +16,16 @@ func TestRotation(t *testing.T) {
 		server haproxy.Server
 		want   weighting.Rotation
 	}{
-		"running":               {haproxy.Server{Op: haproxy.OpRunning, Weight: 1}, weighting.InRotation},
-		"starting":              {haproxy.Server{Op: haproxy.OpStarting, Weight: 1}, weighting.InRotation},
-		"stopped":               {haproxy.Server{Op: haproxy.OpStopped, Weight: 1}, weighting.Down},
-		"stopping":              {haproxy.Server{Op: haproxy.OpStopping, Weight: 1}, weighting.Down},
-		"weight 0":              {haproxy.Server{Op: haproxy.OpRunning}, weighting.Drain},
-		"drain":                 {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Admin: haproxy.ForcedDrain}, weighting.Drain},
-		"maint wins over drain": {haproxy.Server{Op: haproxy.OpStopped, Admin: haproxy.ConfigMaint | haproxy.ForcedDrain}, weighting.Maint},
-		"fqdn from cli":         {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Admin: haproxy.FQDNFromCLI}, weighting.InRotation},
-		"backup":                {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Backup: true}, weighting.Backup},
+		"running":                          {haproxy.Server{Op: haproxy.OpRunning, Weight: 1}, weighting.InRotation},
+		"starting":                         {haproxy.Server{Op: haproxy.OpStarting, Weight: 1}, weighting.InRotation},
+		"stopped":                          {haproxy.Server{Op: haproxy.OpStopped, Weight: 1}, weighting.Down},
+		"stopping":                         {haproxy.Server{Op: haproxy.OpStopping, Weight: 1}, weighting.Down},
+		"weight 0":                         {haproxy.Server{Op: haproxy.OpRunning}, weighting.Drain},
+		"drain":                            {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Admin: haproxy.ForcedDrain}, weighting.Drain},
+		"maint wins over drain":            {haproxy.Server{Op: haproxy.OpStopped, Admin: haproxy.ForcedMaint | haproxy.ForcedDrain}, weighting.Maint},
+		"made ready, disabled in the file": {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Admin: haproxy.ConfigMaint}, weighting.InRotation},
+		"fqdn from cli":                    {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Admin: haproxy.FQDNFromCLI}, weighting.InRotation},
+		"backup":                           {haproxy.Server{Op: haproxy.OpRunning, Weight: 1, Backup: true}, weighting.Backup},
 	} {
 		if got := rotationOf(&test.server); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
