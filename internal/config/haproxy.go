@@ -27,7 +27,7 @@ func (t *table) sockets(key string, also func(element, haproxy.Address)) []hapro
 		a, err := haproxy.ParseAddress(e.value)
 		switch {
 		case err != nil:
-			t.mistake(e.path, e.name, "%q is not a runtime socket: %v; allowed: %s", e.written, err, socketForms)
+			t.mistake(e.path, e.name, "%v", err)
 		case slices.Contains(all, a):
 			t.mistake(e.path, e.name, "%q is in the list twice; allowed: each socket once", e.written)
 		default:
@@ -39,11 +39,8 @@ func (t *table) sockets(key string, also func(element, haproxy.Address)) []hapro
 }
 
 func (t *table) cautionRemote(e element, a haproxy.Address) {
-	if a.Kind != "tcp" {
-		return
-	}
-	if host, _, err := net.SplitHostPort(a.Path); err == nil && !isLoopback(host) {
-		t.warn(e.path, e.name, "%q is not on this machine, and HAProxy asks nobody on a TCP socket who they are: whoever reaches it can take servers out of service", e.written)
+	if w := a.Warning(); w != "" {
+		t.warn(e.path, e.name, "%s", w)
 	}
 }
 
