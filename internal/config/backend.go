@@ -116,7 +116,7 @@ func (t *table) capacity(key string) Capacity {
 	raw := t.take(key)
 	switch raw.(type) {
 	case nil, string:
-		return Capacity{Kind: choice(t, key, equal, "initial-weight")}
+		return Capacity{Kind: choiceOr(t, key, allowed, equal, "initial-weight")}
 	case map[string]any:
 	default:
 		t.wrong(key, "is %s; allowed: %s", describe(raw), allowed)

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
@@ -114,5 +117,37 @@ func TestLoadNamesTheFileThatIsNotThere(t *testing.T) {
 	const want = "can't read the configuration: open testdata/no-such-file.toml: no such file or directory"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestLoadReadsTheFile(t *testing.T) {
+	c, err := Load("testdata/good/inline.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.File != "testdata/good/inline.toml" || len(c.Backends) != 2 {
+		t.Errorf("got %v", c)
+	}
+}
+
+func TestLoadRefusesAHugeFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weighter.toml")
+	if err := os.WriteFile(file, bytes.Repeat([]byte("#\n"), largestFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(file)
+	if want := "can't read the configuration: " + file + " is larger than 4MiB"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	for word, want := range map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	} {
+		c, err := Parse("weighter.toml", []byte(Minimal+"[log]\nlevel = \""+word+"\""), testEnv)
+		if err != nil || c.Log.Level != want {
+			t.Errorf("%s: got %v, error %v", word, c, err)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,19 +80,25 @@ func (t *table) texts(key, allowed string) []element {
 
 // choice reads a string that must be one of a few.
 func choice[T ~string](t *table, key string, fallback T, others ...T) T {
-	all := append([]T{fallback}, others...)
-	names := make([]string, len(all))
-	quoted := make([]string, len(all))
-	for i, c := range all {
-		names[i], quoted[i] = string(c), strconv.Quote(string(c))
+	quoted := make([]string, 0, 1+len(others))
+	for _, c := range append([]T{fallback}, others...) {
+		quoted = append(quoted, strconv.Quote(string(c)))
 	}
-	allowed := strings.Join(quoted, ", ")
+	return choiceOr(t, key, strings.Join(quoted, ", "), fallback, others...)
+}
+
+// choiceOr is choice with the words for what is allowed.
+func choiceOr[T ~string](t *table, key, allowed string, fallback T, others ...T) T {
 	v, ok := t.text(key, allowed)
 	if !ok {
 		return fallback
 	}
-	if i := slices.Index(names, v.value); i >= 0 {
-		return all[i]
+	all := append([]T{fallback}, others...)
+	names := make([]string, len(all))
+	for i, c := range all {
+		if names[i] = string(c); names[i] == v.value {
+			return c
+		}
 	}
 	t.wrong(key, "%q is not known; %sallowed: %s", v.written, didYouMean(v.value, names), allowed)
 	return fallback
