@@ -1,0 +1,452 @@
+package haproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+)
+
+// config is a configuration with one backend "rr" that has s1 and s2.
+func smallConfig(extra string) string {
+	return extra + defaultsConfig + `
+backend rr
+  balance roundrobin
+  server s1 127.0.0.1:9 weight 100
+  server s2 127.0.0.1:9 weight 100
+`
+}
+
+func inBothModes(t *testing.T, body func(t *testing.T, p *haproxyproc.Process, c *Client)) {
+	for _, mw := range []bool{false, true} {
+		t.Run(fmt.Sprintf("MasterWorker=%v", mw), func(t *testing.T) {
+			p := startHAProxy(t, haproxyproc.Options{Config: smallConfig(""), MasterWorker: mw})
+			body(t, p, NewClient(socketOf(p), Options{}))
+		})
+	}
+}
+
+func TestReload(t *testing.T) {
+	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, c *Client) {
+		first := mustSet(t, c, "rr", Change{"s1", 42})
+		if err := p.Reload(""); err != nil {
+			t.Fatal(err)
+		}
+		s := mustState(t, c, "rr")
+		if diff := cmp.Diff(map[string]int{"s1": 100, "s2": 100}, weights(s)); diff != "" {
+			t.Errorf("weights after a reload are those of the configuration (-want +got):\n%s", diff)
+		}
+		if s.Info.Worker == first.Info.Worker {
+			t.Errorf("the worker is %v before and after", s.Info.Worker)
+		}
+		if out := mustSet(t, c, "rr", Change{"s1", 42}); out.Info.Worker != s.Info.Worker || out.Applied != 1 {
+			t.Errorf("outcome %+v", out)
+		}
+	})
+}
+
+// TestOldWorker connects before a reload and talks after it: that connection
+// ends at the old worker, and the client must not be content with its answer.
+func TestOldWorker(t *testing.T) {
+	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, _ *Client) {
+		old, err := net.Dial("unix", p.SocketPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// HAProxy has accepted once another connection is answered.
+		command(t, p, "show info")
+		before := mustState(t, NewClient(socketOf(p), Options{}), "rr")
+		if err := p.Reload(""); err != nil {
+			t.Fatal(err)
+		}
+		var dials int
+		c := NewClient(socketOf(p), Options{Dial: func(ctx context.Context) (net.Conn, error) {
+			if dials++; dials == 1 {
+				return old, nil
+			}
+			return socketOf(p).dial(ctx)
+		}})
+		out := mustSet(t, c, "rr", Change{"s1", 42})
+		if out.Info.Worker == before.Info.Worker || out.Applied != 1 || dials < 2 {
+			t.Errorf("outcome %+v after %d connections", out, dials)
+		}
+		if w := weights(mustState(t, c, "rr")); w["s1"] != 42 {
+			t.Errorf("weights %v", w)
+		}
+	})
+}
+
+func TestRestart(t *testing.T) {
+	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, c *Client) {
+		before := mustState(t, c, "rr")
+		p.Kill()
+		_, err := c.State(t.Context(), "rr")
+		if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "nothing listens") {
+			t.Errorf("after a crash: %v", err)
+		}
+		if err := p.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		if after := mustState(t, c, "rr"); after.Info.Worker == before.Info.Worker {
+			t.Errorf("the worker is %v before and after", after.Info.Worker)
+		}
+	})
+}
+
+func TestSocketGone(t *testing.T) {
+	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("")})
+	p.Stop()
+	_, err := NewClient(socketOf(p), Options{}).State(t.Context(), "rr")
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "stats socket "+p.SocketPath) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestHung(t *testing.T) {
+	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, _ *Client) {
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		c := NewClient(socketOf(p), Options{Timeout: 30 * time.Millisecond})
+		for name, call := range map[string]func() error{
+			"State":       func() error { _, err := c.State(t.Context(), "rr"); return err },
+			"SetWeights":  func() error { _, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}}, 0); return err },
+			"Info":        func() error { _, err := c.Info(t.Context()); return err },
+			"Backends":    func() error { _, err := c.Backends(t.Context()); return err },
+			"Probe":       func() error { return c.Probe(t.Context()) },
+			"SessionAges": func() error { _, err := c.SessionAges(t.Context(), 10); return err },
+		} {
+			if err := call(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "30ms") {
+				t.Errorf("%s: %v, want ErrTimeout", name, err)
+			}
+		}
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		mustState(t, NewClient(socketOf(p), Options{Timeout: 20 * time.Second}), "rr")
+	})
+}
+
+// TestSlotsFull: every slot of the socket and of its backlog is taken.
+func TestSlotsFull(t *testing.T) {
+	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("global\n  stats maxconn 2\n")})
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	for {
+		c, err := net.Dial("unix", p.SocketPath)
+		if errors.Is(err, syscall.EAGAIN) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held = append(held, c); len(held) > 100 {
+			t.Fatal("100 connections were taken by a socket with 2 slots")
+		}
+	}
+	_, err := NewClient(socketOf(p), Options{Timeout: 100 * time.Millisecond}).Info(t.Context())
+	switch {
+	case errors.Is(err, syscall.EAGAIN) && strings.Contains(err.Error(), "all slots"):
+	case errors.Is(err, ErrTimeout): // HAProxy took one from the backlog meanwhile, ours waits there
+	default:
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLevels: what each level of a stats socket lets us do.
+func TestLevels(t *testing.T) {
+	dir, err := haproxyproc.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removeAll(t, dir)
+	var global strings.Builder
+	global.WriteString("global\n")
+	for _, level := range []string{"user", "operator", "admin", "none"} {
+		fmt.Fprintf(&global, "  stats socket %s mode 600", filepath.Join(dir, level))
+		if level != "none" {
+			fmt.Fprintf(&global, " level %s", level)
+		}
+		global.WriteString("\n")
+	}
+	startHAProxy(t, haproxyproc.Options{Dir: dir, Config: smallConfig(global.String())})
+	for level, want := range map[string]struct {
+		algorithm string
+		set       error
+	}{
+		"user":     {"", ErrPermission},
+		"operator": {"roundrobin", ErrPermission},
+		"none":     {"roundrobin", ErrPermission}, // the default is operator
+		"admin":    {"roundrobin", nil},
+	} {
+		c := NewClient(Address{Kind: kindUnix, Path: filepath.Join(dir, level)}, Options{})
+		if s := mustState(t, c, "rr"); s.Algorithm != want.algorithm || len(s.Servers) != 2 {
+			t.Errorf("%s: state %+v", level, s)
+		}
+		out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 0)
+		probe := c.Probe(t.Context())
+		if want.set == nil && (err != nil || probe != nil || out.Applied != 2) {
+			t.Errorf("%s: %+v, %v, probe %v", level, out, err, probe)
+		}
+		if want.set != nil && (!errors.Is(err, want.set) || out != nil || !errors.Is(probe, want.set) || !strings.Contains(err.Error(), "level admin")) {
+			t.Errorf("%s: %+v, %v, probe %v", level, out, err, probe)
+		}
+	}
+}
+
+func TestAddressKinds(t *testing.T) {
+	port := freePorts(t, 1)[0]
+	name := fmt.Sprintf("haproxy-weighter-test-%d", port)
+	p := startHAProxy(t, haproxyproc.Options{MasterWorker: true, Config: smallConfig(fmt.Sprintf(
+		"global\n  stats socket abns@%s level admin\n  stats socket ipv4@127.0.0.1:%d level admin\n", name, port))})
+	for _, text := range []string{
+		"unix:" + p.SocketPath, p.SocketPath, "abns@" + name, fmt.Sprintf("tcp:127.0.0.1:%d", port), "master:" + p.MasterPath,
+	} {
+		a, err := ParseAddress(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewClient(a, Options{})
+		if s := mustState(t, c, "rr"); len(s.Servers) != 2 || s.Algorithm != "roundrobin" {
+			t.Errorf("%s: state %+v", text, s)
+		}
+		out := mustSet(t, c, "rr", Change{"s1", 11}, Change{"nosuch", 1}, Change{"s2", 12})
+		if out.Applied != 2 || !errors.Is(out.Failed["nosuch"], ErrNoServer) {
+			t.Errorf("%s: outcome %+v", text, out)
+		}
+		if err := c.Probe(t.Context()); err != nil {
+			t.Errorf("%s: probe: %v", text, err)
+		}
+		if names, err := c.Backends(t.Context()); err != nil || len(names) != 1 {
+			t.Errorf("%s: backends %v, %v", text, names, err)
+		}
+		if s, err := c.SessionAges(t.Context(), 10); err != nil || len(s.Ages) != 0 {
+			t.Errorf("%s: sessions %+v, %v", text, s, err)
+		}
+		command(t, p, "set server rr/s1 weight 100;set server rr/s2 weight 100")
+	}
+}
+
+func TestMasterSocketOverReload(t *testing.T) {
+	p := startHAProxy(t, haproxyproc.Options{MasterWorker: true, Config: smallConfig("")})
+	c := NewClient(Address{Kind: kindMaster, Path: p.MasterPath}, Options{})
+	before := mustSet(t, c, "rr", Change{"s1", 7})
+	if err := p.Reload(""); err != nil {
+		t.Fatal(err)
+	}
+	after := mustSet(t, c, "rr", Change{"s2", 8})
+	if before.Info.Worker == after.Info.Worker || weights(after.After)["s1"] != 100 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+// TestMasterSocketWrittenAsUnix: a likely mistake gets its own words.
+func TestMasterSocketWrittenAsUnix(t *testing.T) {
+	p := startHAProxy(t, haproxyproc.Options{MasterWorker: true, Config: smallConfig("")})
+	c := NewClient(Address{Kind: kindUnix, Path: p.MasterPath}, Options{Timeout: 300 * time.Millisecond})
+	_, err := c.State(t.Context(), "rr")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	t.Log(err)
+}
+
+func TestManyServersWithLongNames(t *testing.T) {
+	var b strings.Builder
+	name := func(i int) string { return fmt.Sprintf("a-rather-long-server-name.of-some-department:%04d", i) }
+	for i := range 200 {
+		fmt.Fprintf(&b, "  server %s 127.0.0.1:9 weight 100\n", name(i))
+	}
+	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("") + b.String()})
+	tt := &target{}
+	tt.count(socketOf(p), Options{})
+	var changes []Change
+	for i := range 200 {
+		changes = append(changes, Change{name(i), 1 + i})
+	}
+	out := mustSet(t, tt.Client, "rr", changes...)
+	if out.Applied != 200 || out.Failed != nil || len(out.After.Servers) != 202 {
+		t.Errorf("applied %d, failed %v", out.Applied, out.Failed)
+	}
+	if n := tt.dials.Load(); n < 2 || n > 4 {
+		t.Errorf("%d connections", n)
+	}
+	for i, s := range out.After.Servers[2:] {
+		if s.Name != name(i) || s.Weight != 1+i {
+			t.Fatalf("server %d is %+v", i, s)
+		}
+	}
+}
+
+func TestDynamicServers(t *testing.T) {
+	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("")})
+	c := NewClient(socketOf(p), Options{})
+	command(t, p, "add server rr/new 127.0.0.1:9 weight 30")
+	s := mustState(t, c, "rr")
+	if srv, ok := s.Server("new"); !ok || srv.Weight != 30 || srv.Admin.Word() != "maint" {
+		t.Errorf("added server %+v", srv)
+	}
+	if out := mustSet(t, c, "rr", Change{"new", 60}, Change{"s1", 50}); out.Applied != 2 {
+		t.Errorf("outcome %+v", out)
+	}
+	command(t, p, "del server rr/new")
+	out := mustSet(t, c, "rr", Change{"new", 61}, Change{"s1", 51})
+	if out.Applied != 1 || !errors.Is(out.Failed["new"], ErrNoServer) {
+		t.Errorf("outcome %+v", out)
+	}
+	if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
+		t.Errorf("servers %+v", s.Servers)
+	}
+}
+
+// sink accepts connections and holds them; say, if any, is sent to each.
+func sink(t *testing.T, say string) (port int, accepted <-chan net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := make(chan net.Conn, 100)
+	var conns []net.Conn
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if say != "" {
+				io.WriteString(c, say)
+				c.Close()
+				continue
+			}
+			conns = append(conns, c)
+			ch <- c
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		done.Wait()
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	return l.Addr().(*net.TCPAddr).Port, ch
+}
+
+func TestSessions(t *testing.T) {
+	server, accepted := sink(t, "")
+	port := freePorts(t, 1)[0]
+	p := startHAProxy(t, haproxyproc.Options{Config: defaultsConfig + fmt.Sprintf(`
+listen in
+  bind 127.0.0.1:%d
+  server s1 127.0.0.1:%d
+  server s2 127.0.0.1:9 backup
+`, port, server)})
+	for range 3 {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		<-accepted
+	}
+	c := NewClient(socketOf(p), Options{})
+	s, err := c.SessionAges(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Ages) != 1 || len(s.Ages["in"]) != 3 || s.Unknown != 0 {
+		t.Errorf("sessions %+v", s)
+	}
+	for _, age := range s.Ages["in"] {
+		if age < 0 || age > time.Minute {
+			t.Errorf("age %v", age)
+		}
+	}
+	if _, err := c.SessionAges(t.Context(), 2); !errors.Is(err, ErrTooManySessions) {
+		t.Errorf("3 sessions with a limit of 2: %v", err)
+	}
+	state := mustState(t, c, "in")
+	if srv := state.Servers[0]; srv.Sessions != 3 || srv.TotalSessions != 3 {
+		t.Errorf("s1 = %+v", srv)
+	}
+	if srv := state.Servers[1]; srv.Sessions != 0 || !srv.Backup {
+		t.Errorf("s2 = %+v", srv)
+	}
+}
+
+// stateWhen reads the state until want holds for server s1.
+func stateWhen(t *testing.T, c *Client, backend string, want func(Server) bool) Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s := mustState(t, c, backend)
+		srv, ok := s.Server("s1")
+		if ok && want(srv) {
+			return srv
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still %+v", srv)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestSlowstartAndAgent(t *testing.T) {
+	server, _ := sink(t, "")
+	agent, _ := sink(t, "up\n")
+	p := startHAProxy(t, haproxyproc.Options{Config: defaultsConfig + fmt.Sprintf(`
+backend slow
+  balance roundrobin
+  server s1 127.0.0.1:%d weight 100 check inter 100ms slowstart 60s
+backend agent
+  server s1 127.0.0.1:%d weight 100 agent-check agent-port %d agent-inter 100ms
+`, server, server, agent)})
+	c := NewClient(socketOf(p), Options{})
+	command(t, p, "disable server slow/s1")
+	stateWhen(t, c, "slow", func(s Server) bool { return s.Admin.Maint() && s.Op == OpStopped && !s.Throttled })
+	command(t, p, "enable server slow/s1")
+	s := stateWhen(t, c, "slow", func(s Server) bool { return s.Throttled })
+	if s.Op != OpStarting || s.Weight != 100 || !s.InService() {
+		t.Errorf("server in slowstart: %+v", s)
+	}
+	if out := mustSet(t, c, "slow", Change{"s1", 60}); out.Applied != 1 {
+		t.Errorf("a weight set during slowstart: %+v", out)
+	}
+	if s.Agent != "" {
+		t.Errorf("agent of a server without one: %q", s.Agent)
+	}
+	stateWhen(t, c, "agent", func(s Server) bool { return s.Agent == "L7OK" })
+}
+
+func TestWeightZeroEverywhere(t *testing.T) {
+	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("")})
+	c := NewClient(socketOf(p), Options{})
+	command(t, p, "set server rr/s1 weight 0;set server rr/s2 weight 0")
+	for _, s := range mustState(t, c, "rr").Servers {
+		if s.Weight != 0 || s.InitialWeight != 100 || !s.Draining() || s.InService() || s.Admin.Word() != "ready" {
+			t.Errorf("server %+v", s)
+		}
+	}
+}
