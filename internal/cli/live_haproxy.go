@@ -18,19 +18,19 @@ func (s *survey) socket(ctx context.Context, a haproxy.Address) {
 	s.sockets = append(s.sockets, k)
 	info, err := k.client.Info(ctx)
 	if err != nil {
-		s.add("socket", k.name, fail, err.Error(), doSocket)
+		s.add("socket", k.name, fail, bare(err), doSocket)
 		return
 	}
 	s.add("socket", k.name, ok, wordsWorker(info), "")
 	r, found, do := judgeVersion(info.Version)
 	s.add("version", k.name, r, found, do)
 	if err := k.client.Probe(ctx); err != nil {
-		s.add("level", k.name, fail, err.Error(), doLevel)
+		s.add("level", k.name, fail, bare(err), doLevel)
 	} else {
 		s.add("level", k.name, ok, "admin: weights may be set", "")
 	}
 	if k.backends, err = k.client.Backends(ctx); err != nil {
-		s.add("backends", k.name, fail, err.Error(), doSocket)
+		s.add("backends", k.name, fail, bare(err), doSocket)
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *survey) backendOn(ctx context.Context, b *config.Backend, k *socket) []
 	}
 	state, err := k.client.State(ctx, b.Name)
 	if err != nil {
-		s.add("backend", subject, fail, err.Error(), doSocket)
+		s.add("backend", subject, fail, bare(err), doSocket)
 		return nil
 	}
 	var servers []string
@@ -143,6 +143,7 @@ func (s *survey) backendOn(ctx context.Context, b *config.Backend, k *socket) []
 	s.add("initial-weight", subject, r, found, do)
 	s.others("slowstart", subject, state.Servers, func(v haproxy.Server) bool { return v.Throttled }, "is ramping up", doSlowstart)
 	s.others("agent-check", subject, state.Servers, func(v haproxy.Server) bool { return v.Agent != "" }, "has an agent-check", doAgentCheck)
+	s.others("srv", subject, state.Servers, func(v haproxy.Server) bool { return v.SRV != "" }, "made from SRV records", doSRV)
 	return servers
 }
 

@@ -164,14 +164,20 @@ func stateCell(text, good string) cell {
 	return cell{text, yellow}
 }
 
-// shortReasons names each step, with its numbers where it changed one.
+// shortReasons names the steps that bent a weight, with their numbers. The
+// steps that every server goes through are in the other columns and in --json.
 func shortReasons(reasons []weighting.Reason) string {
-	short := make([]string, len(reasons))
-	for i, r := range reasons {
-		short[i] = r.Step
-		if r.Before != r.After {
-			short[i] += fmt.Sprintf(" %.3g -> %.3g", r.Before, r.After)
+	var short []string
+	for _, r := range reasons {
+		switch r.Step {
+		case weighting.StepLoad, weighting.StepRelative, weighting.StepFunction, weighting.StepShare, weighting.StepWeight:
+			continue
 		}
+		text := r.Step
+		if r.Before != r.After {
+			text += fmt.Sprintf(" %.3g -> %.3g", r.Before, r.After)
+		}
+		short = append(short, text)
 	}
 	return strings.Join(short, ", ")
 }

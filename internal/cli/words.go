@@ -17,7 +17,9 @@ package cli
 // they are used.
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +114,7 @@ const (
 	doInitialLow    = `write "weight 100" on the server lines: a server added later starts with its initial weight beside others of up to 256, and would get next to nothing until the next pass`
 	doSlowstart     = "slowstart multiplies our weight while a server comes up; both together make its return slower, so one of them is enough"
 	doAgentCheck    = `an agent that answers with a percentage overwrites the weight at every check; let it answer up/down only, or use "disable agent"`
+	doSRV           = `HAProxy takes the weight of an SRV record at every DNS answer; write "resolve-opts ignore-weight" on the server lines`
 	doGraphite      = "try the same with curl from this machine; meanwhile the daemon leaves the weights as they are"
 	doClock         = "let both machines keep time by NTP; ages are counted on Graphite's clock, so weights stay right"
 	doConfigWarning = "change it, or leave it as it is when you mean it"
@@ -125,16 +128,17 @@ func doBackend(have []string) string {
 	return "backends that HAProxy has: " + some(have)
 }
 
+// doNoMatch says how one series and HAProxy's names differ; it is enough to see one.
 func doNoMatch(rows []balancer.LoadRow, servers []string) string {
 	for _, r := range rows {
-		if r.Series == "" {
-			continue
-		}
-		if len(servers) > 0 && r.Server != "" && r.Usable {
-			return fmt.Sprintf("series %q is taken for server %q, and HAProxy's servers are named like %q: set server_regexp and server_name, or end the target with aliasByNode",
+		switch {
+		case r.Series == "":
+		case r.Server == "":
+			return fmt.Sprintf("series %q: %s", r.Series, r.Reason)
+		case len(servers) > 0 && !slices.Contains(servers, r.Server):
+			return fmt.Sprintf("series %q is taken for server %q, and HAProxy's servers have names like %q: set server_regexp and server_name, or end the target with aliasByNode",
 				r.Series, r.Server, servers[0])
-		}
-		if r.Reason != "" {
+		case !r.Usable:
 			return fmt.Sprintf("series %q: %s", r.Series, r.Reason)
 		}
 	}
@@ -147,6 +151,16 @@ func doQuorum(quorum float64) string {
 
 func doPartly(backend string) string {
 	return "haproxy-weighter loads " + backend + " shows each of them; a server without data counts as average after a while"
+}
+
+// bare is the cause of an error of HAProxy's socket, without the operation and
+// the address, which stand beside it in the table.
+func bare(err error) string {
+	var op *haproxy.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return err.Error()
 }
 
 func wordsWorker(i haproxy.Info) string {
