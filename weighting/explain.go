@@ -98,11 +98,21 @@ func (p *pass) explainFeedback(e *entry, s, before, now, log, steps float64) {
 }
 
 func (p *pass) explainShare(e *entry, raw, sum, rest float64) {
+	if e.role == initial {
+		p.words.s("initial weight ")
+	}
 	p.words.f(raw).s(" / sum ").f(sum)
 	if rest != 1 {
-		p.words.s(" * ").f(rest).s(" that is not kept for servers without data")
+		p.words.s(" * ").f(rest).s(", the part not kept for servers without data")
 	}
+	p.words.s(" = ").f(e.out.RawShare)
 	e.out.because(StepShare, raw, e.out.RawShare, p.words.end())
+}
+
+func (p *pass) explainKept(e *entry) {
+	e.out.because(StepShare, e.inForce, e.out.RawShare, p.words.s("keeps the share ").f(e.mem.kept).
+		s(" that it had when its data went away; weight in force ").i(e.server.Weight).s(" / sum ").i(p.inForce).
+		s(" = ").f(e.inForce).end())
 }
 
 func (p *pass) explainLimit(e *entry, before, after, limit, ceiling float64) {

@@ -97,7 +97,7 @@ func exponential(relative, aggressiveness float64) float64 {
 //
 // limits, when not nil, are the largest shares (0..1, summing to at least 1):
 // what a server may not take raises the level for the others. It returns W,
-// which is +Inf when every server stands at its limit.
+// which is of no use, and can be +Inf, when every server stands at its limit.
 //
 // Source: Dahlin, Interpreting Stale Load Information, IEEE TPDS 11(10), 2000,
 // applied to load instead of counts.

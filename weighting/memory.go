@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	trustPoints   = 2 // data points before a server that was lost counts again
-	stuckPoints   = 3 // data points of zero, with sessions open, before zero is not believed
-	holdWindows   = 3 // render windows that a server without data keeps its weight
-	coldCap       = 0.1
-	implausible   = 0.01 // of the usual total
-	usualPasses   = 5    // passes before a total is usual
-	warmReturnCap = 1
+	trustPoints = 2    // data points before a server that was lost counts again
+	stuckPoints = 3    // data points of zero, with sessions open, before zero is not believed
+	holdWindows = 3    // render windows that a server without data keeps its weight
+	coldCap     = 0.1  // cap of a server that has just come, in fair shares
+	returnCap   = 1    // cap of a server whose data have just come back
+	tinyTotal   = 0.01 // part of the usual total below which a total is not believed
+	usualPasses = 5    // passes before a total is usual
 )
 
 // memory is what a Controller remembers of one server between passes.
@@ -25,6 +25,8 @@ type memory struct {
 	missingFor time.Duration // without data while others had some
 	lost       bool          // missingFor outlasted the hold; ends after trustPoints
 	zeros      int           // distinct data points of zero with many sessions open
+	kept       float64       // share that it keeps while it has no data; 0: none
+	keptAmong  int           // servers in rotation when kept was taken
 
 	// Ramp.
 	out   bool      // was out of rotation
@@ -63,7 +65,7 @@ func (m *memory) look(s *Server, now time.Time, usable, sighted bool, elapsed, h
 	}
 	if m.lost && m.points >= trustPoints {
 		m.lost = false
-		m.since, m.start = now, warmReturnCap
+		m.since, m.start = now, returnCap
 	}
 	if !m.lost {
 		m.missingFor = 0
@@ -105,16 +107,19 @@ type usualTotal struct {
 
 // plausible tells whether total is at least 1 % of the usual one, and learns
 // from it if so. A low level that lasts for patience without a break becomes
-// the new usual one, so that a hold ends by itself.
-func (u *usualTotal) plausible(total float64, now time.Time, timeConstant, patience time.Duration) bool {
-	if u.passes >= usualPasses && total < implausible*u.mean {
+// the new usual one, so that a hold ends by itself; adopted says that this
+// has happened now. A total of zero is not shown to plausible: it breaks the
+// low level, because what comes after an outage of the measuring may be low
+// and partial for a while.
+func (u *usualTotal) plausible(total float64, now time.Time, timeConstant, patience time.Duration) (ok, adopted bool) {
+	if u.passes >= usualPasses && total < tinyTotal*u.mean {
 		if u.lowSince.IsZero() {
 			u.lowSince = now
 		}
 		if now.Sub(u.lowSince) < patience {
-			return false
+			return false, false
 		}
-		*u = usualTotal{}
+		*u, adopted = usualTotal{}, true
 	}
 	u.lowSince = time.Time{}
 	u.passes++
@@ -126,5 +131,5 @@ func (u *usualTotal) plausible(total float64, now time.Time, timeConstant, patie
 	}
 	u.mean += part * (total - u.mean)
 	u.last = now
-	return true
+	return true, adopted
 }

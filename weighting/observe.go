@@ -120,6 +120,9 @@ func (p *pass) roles() {
 		if e.role == measured {
 			p.d.Fresh++
 		}
+		if e.role != held {
+			e.mem.kept = 0
+		}
 		p.explainRole(e)
 	}
 }

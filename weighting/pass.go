@@ -62,6 +62,7 @@ type pass struct {
 	inForce    int       // sum of the weights in force
 	arrivals   float64   // K of water-fill
 	total      float64   // of the measured loads as given
+	notice     string    // goes before the decision's Why
 }
 
 // measure works out the mean, the relative loads, the delay and the lifetime.
@@ -190,7 +191,12 @@ func (p *pass) implausible() (code, why string) {
 		patience = t.Rewrite
 	}
 	usual := p.c.usual.mean
-	if !p.c.usual.plausible(p.total, p.in.Now, t.UsualTotal, patience) {
+	ok, adopted := p.c.usual.plausible(p.total, p.in.Now, t.UsualTotal, patience)
+	if adopted {
+		p.notice = p.words.s("the total load ").f(p.total).s(" has been under 1 % of the usual ").f(usual).
+			s(" for ").seconds(patience).s(" and is the usual level from now on; ").end()
+	}
+	if !ok {
 		return HoldTotal, p.words.s("the total load ").f(p.total).s(" is under 1 % of the usual ").f(usual).
 			s(", for ").seconds(p.in.Now.Sub(p.c.usual.lowSince)).
 			s(": weights stay as they are; after ").seconds(patience).s(" it counts as the usual level").end()
@@ -271,12 +277,14 @@ func (p *pass) fixShares() {
 			weighed += p.capacities[i]
 		}
 	}
+	raw := slices.Clone(p.shares)
 	var fixed float64
 	for i := p.weighed; i < len(p.entries); i++ {
 		e := &p.entries[i]
-		p.shares[i] = e.inForce
+		raw[i], p.shares[i] = float64(e.server.Weight), p.keptShare(e)
 		if e.role == initial {
-			p.shares[i] = float64(e.server.InitialWeight) / initialWeights
+			raw[i] = float64(e.server.InitialWeight)
+			p.shares[i] = raw[i] / initialWeights
 		}
 		fixed += p.shares[i]
 	}
@@ -285,15 +293,33 @@ func (p *pass) fixShares() {
 		rest = coldCap * weighed / capacity
 		scale(p.shares[p.weighed:], (1-rest)/fixed)
 	}
-	raw := slices.Clone(p.shares[:p.weighed])
-	sum := normalise(p.shares[:p.weighed], p.capacities[:p.weighed])
+	total := normalise(p.shares[:p.weighed], p.capacities[:p.weighed])
 	scale(p.shares[:p.weighed], rest)
 	for i := range p.entries {
-		p.entries[i].out.RawShare = p.shares[i]
-		if i < p.weighed {
-			p.explainShare(&p.entries[i], raw[i], sum, rest)
+		e := &p.entries[i]
+		e.out.RawShare = p.shares[i]
+		switch e.role {
+		case held:
+			p.explainKept(e)
+		case initial:
+			p.explainShare(e, raw[i], initialWeights, 1)
+		default:
+			p.explainShare(e, raw[i], total, rest)
 		}
 	}
+}
+
+// keptShare is the share that the weight in force of a held server gives when
+// its data go away. It is remembered, because rounding and min_weight shift
+// the shares in force a little with every write, and that would add up. It is
+// taken anew when servers come or go and when somebody else set the weight.
+func (p *pass) keptShare(e *entry) float64 {
+	m := e.mem
+	ours := p.in.Force != "" || m.asked == e.server.Weight
+	if m.kept == 0 || m.keptAmong != len(p.entries) || !ours {
+		m.kept, m.keptAmong = e.inForce, len(p.entries)
+	}
+	return m.kept
 }
 
 func scale(values []float64, factor float64) {

@@ -11,7 +11,7 @@ const (
 	StepLoad      = "load"       // load -> load over capacity
 	StepBetter    = "better"     // higher is better: value -> load
 	StepStuck     = "stuck-zero" // reports zero while it holds many sessions
-	StepMissing   = "missing"    // no usable data: what it counts as
+	StepMissing   = "missing"    // no data that count: what it counts as
 	StepRelative  = "relative"   // load over capacity -> over the mean
 	StepLifetime  = "lifetime"   // connection lifetime unknown: an assumed one is used
 	StepFunction  = "function"   // relative load -> raw share, on the function's own scale
@@ -22,6 +22,7 @@ const (
 	StepWeight    = "weight"     // share times the scale -> integer weight
 	StepMinWeight = "min_weight" // weight raised
 	StepMaxWeight = "max_weight" // weight cut
+	StepRescale   = "rescale"    // weight of a server that keeps its share changes with the scale
 	StepMaxStep   = "max_step"   // weight moved only part of the way
 	StepDeadband  = "deadband"   // weight in force kept: the change is too small
 	StepHold      = "hold"       // weight in force kept: see Decision.Why

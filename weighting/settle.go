@@ -13,7 +13,7 @@ func (p *pass) settle() *Decision {
 		}
 	}
 	if changed == 0 {
-		return p.keep("the weights in force are the ones wanted")
+		return p.keep(p.notice + "the weights in force are the ones wanted")
 	}
 	set := &p.c.settings
 	total := sum(p.capacities)
@@ -24,7 +24,7 @@ func (p *pass) settle() *Decision {
 		largest = max(largest, change)
 	}
 	since := p.in.Now.Sub(p.in.LastChange)
-	p.words.s("largest change of a share is ").f(largest * 100).s(" % of the fair share, deadband ").f(set.Deadband * 100).s(" %")
+	p.words.s(p.notice).s("largest change of a share is ").f(largest * 100).s(" % of the fair share, deadband ").f(set.Deadband * 100).s(" %")
 	switch {
 	case largest > set.Deadband:
 	case p.in.Force != "":

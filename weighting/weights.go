@@ -20,12 +20,22 @@ func (p *pass) round() {
 	if step := p.c.settings.MaxStep; step > 0 && inForce*(1+step/2) < full {
 		s, text = inForce*(1+step/2), "sum of the weights in force, raised by half of max_step"
 	}
-	if p.holds() && p.fits(inForce, full) {
-		s, text = inForce, "sum of the weights in force, so that servers without data keep theirs"
+	kept := p.keptScale()
+	keeps := kept > 0 && p.fits(kept, full)
+	if keeps {
+		s, text = kept, "scale at which servers without data keep their weights"
 	}
 	for i := range p.entries {
 		e := &p.entries[i]
-		e.weight = p.limitWeight(e, p.shares[i], s, text)
+		share := p.shares[i]
+		if w := float64(e.server.Weight); keeps && e.role == held && math.Abs(s*share-w) < 1 {
+			share = w / s // not even a rounding may change it
+		}
+		e.weight = p.limitWeight(e, share, s, text)
+		if e.role == held && e.weight != e.server.Weight {
+			e.out.because(StepRescale, float64(e.server.Weight), float64(e.weight),
+				"it keeps its share, but not its weight: the weights of the others would not fit beside it")
+		}
 	}
 }
 
@@ -37,13 +47,20 @@ func maxOf(values []float64) float64 {
 	return m
 }
 
-func (p *pass) holds() bool {
-	for i := range p.entries[p.weighed:] {
-		if p.entries[p.weighed+i].role == held {
-			return true
+// keptScale is the scale of the weights in force as the held servers show it;
+// 0 when there are none.
+func (p *pass) keptScale() float64 {
+	var weights, shares float64
+	for i := range p.entries {
+		if p.entries[i].role == held {
+			weights += float64(p.entries[i].server.Weight)
+			shares += p.shares[i]
 		}
 	}
-	return false
+	if shares == 0 {
+		return 0
+	}
+	return weights / shares
 }
 
 // fits tells whether the scale of the weights in force gives every server a
