@@ -137,8 +137,8 @@ func (t *table) capacity(key string) Capacity {
 	return c
 }
 
-// checkTimes relates the times of a backend to each other and to those of
-// the other tables.
+// checkTimes relates the times of a backend to each other and to the time that
+// a request may take.
 func checkTimes(t *table, b *Backend, c *Config) {
 	reach := b.Until + b.Window
 	if t.sound("window", "until", "max_age") {
@@ -150,27 +150,15 @@ func checkTimes(t *table, b *Backend, c *Config) {
 				t.refer("max_age", b.MaxAge), plain(reach), t.refer("window", b.Window))
 		}
 	}
-	if !t.sound("interval") {
-		return
-	}
-	for _, other := range []struct {
-		name  string
-		value time.Duration
-		what  string
-	}{
-		{"graphite.timeout", c.Graphite.Timeout, "a request to Graphite"},
-		{"haproxy.timeout", c.HAProxy.Timeout, "a command to HAProxy"},
-	} {
-		if other.value < b.Interval || t.flawed[other.name] {
-			continue
-		}
-		text := fmt.Sprintf("%s is not longer than %s (%s), so %s could outlast the pass it is for; allowed: an interval above %s, or a shorter timeout",
-			plain(b.Interval), other.name, plain(other.value), other.what, plain(other.value))
-		if !t.given("interval") { // the default: then it is the timeout that somebody chose
-			t.mistake(other.name, other.name, "%s is not shorter than %s; allowed: less than that, or a longer interval", plain(other.value), t.refer("interval", b.Interval))
-			continue
-		}
-		t.wrong("interval", "%s", text)
+	timeout := c.Graphite.Timeout
+	switch {
+	case timeout < b.Interval || !t.sound("interval") || t.flawed["graphite.timeout"]:
+	case t.given("interval"):
+		t.wrong("interval", "%s is not longer than graphite.timeout (%s), so one request could outlast the pass it is for; allowed: an interval above %s, or a shorter timeout",
+			plain(b.Interval), plain(timeout), plain(timeout))
+	default: // then it is the timeout that somebody chose
+		t.mistake("graphite.timeout", "graphite.timeout", "%s is not shorter than %s; allowed: less than that, or a longer interval",
+			plain(timeout), t.refer("interval", b.Interval))
 	}
 }
 
