@@ -256,16 +256,11 @@ func wordsVerdict(t *balancer.Table) string {
 	if t.Fault != "" {
 		return "fault: " + t.Fault
 	}
-	line := string(t.Verdict)
-	if t.Verdict == weighting.Write {
-		changes := 0
-		for _, r := range t.Rows {
-			if wouldChange(r) {
-				changes++
-			}
-		}
-		line += fmt.Sprintf(": %s of %d would be set", count(changes, "weight"), len(t.Rows))
-	}
+	line := map[weighting.Verdict]string{
+		weighting.Write: "would set new weights",
+		weighting.Keep:  "would change nothing",
+		weighting.Hold:  "would leave the weights as they are",
+	}[t.Verdict]
 	if t.Why != "" {
 		line += ": " + t.Why
 	}
