@@ -42,6 +42,7 @@ func (p *Program) commands() []*cobra.Command {
 		newCheck(p),
 		newLoads(p),
 		newPlan(p),
+		newSimulate(p),
 		newDemo(p),
 		newVersion(p),
 	}

@@ -10,7 +10,7 @@ import (
 const lifetimeEvery = 2 * time.Minute
 
 // estimate is the mean lifetime as this balancer can know it.
-func (b *balancer) estimate(w *world, in weighting.Input) time.Duration {
+func (b *proxy) estimate(w *world, in weighting.Input) time.Duration {
 	switch w.model.LifetimeFrom {
 	case FromModel:
 		b.lifetime = w.model.Lifetime.Mean
@@ -32,7 +32,7 @@ func (b *balancer) estimate(w *world, in weighting.Input) time.Duration {
 }
 
 // counts is what HAProxy tells of each server.
-func (b *balancer) counts(w *world) []weighting.SessionCount {
+func (b *proxy) counts(w *world) []weighting.SessionCount {
 	list := make([]weighting.SessionCount, len(w.servers))
 	for i := range list {
 		list[i] = weighting.SessionCount{Server: w.servers[i].name, Open: b.conns[i], Total: b.totals[i]}
@@ -40,7 +40,7 @@ func (b *balancer) counts(w *world) []weighting.SessionCount {
 	return list
 }
 
-func (b *balancer) fromSessions(w *world, in weighting.Input) time.Duration {
+func (b *proxy) fromSessions(w *world, in weighting.Input) time.Duration {
 	delay := b.delay
 	if delay == 0 {
 		for _, s := range in.Servers {

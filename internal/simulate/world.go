@@ -25,7 +25,7 @@ type world struct {
 	conns     []conn
 	free      []int32
 	servers   []server
-	balancers []*balancer
+	balancers []*proxy
 	bound     *leastLoad // instead of the balancers' algorithms
 
 	points    *sampler
@@ -76,7 +76,7 @@ func newWorld(m *Model, p *Policy, s *script, seed uint64) *world {
 	}
 	phases, draws := seeded(seed, usePhases), seeded(seed, useDraws)
 	for i := range m.Balancers {
-		b := newBalancer(w, phases, draws)
+		b := newProxy(w, phases, draws)
 		w.balancers = append(w.balancers, b)
 		if b.controller != nil {
 			w.queue.push(event{at: phases.Float64() * m.Interval.Seconds(), kind: pass, id: int32(i)})
@@ -238,7 +238,7 @@ func (w *world) relative(i int) float64 {
 }
 
 // input is what a pass of a balancer knows.
-func (w *world) input(b *balancer) weighting.Input {
+func (w *world) input(b *proxy) weighting.Input {
 	in := weighting.Input{Now: wall(w.now), Servers: make([]weighting.Server, len(w.servers)), LastChange: b.lastChange}
 	for i := range w.servers {
 		s := &w.servers[i]

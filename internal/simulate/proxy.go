@@ -8,9 +8,9 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
-// balancer is one HAProxy with the daemon beside it. It knows the servers'
+// proxy is one HAProxy with the daemon beside it. It knows the servers'
 // series, like all the others, and of the connections only its own.
-type balancer struct {
+type proxy struct {
 	algorithm  algorithm
 	controller controller // nil: fixed weights
 	phases     *rand.Rand
@@ -33,9 +33,9 @@ type balancer struct {
 	passes     int
 }
 
-func newBalancer(w *world, phases, draws *rand.Rand) *balancer {
+func newProxy(w *world, phases, draws *rand.Rand) *proxy {
 	m, p := w.model, w.policy
-	b := &balancer{
+	b := &proxy{
 		controller: p.controller(m), phases: phases,
 		initial: make([]int, m.Servers), conns: make([]int, m.Servers), totals: make([]int64, m.Servers), asked: math.Inf(-1),
 	}
@@ -62,7 +62,7 @@ func newBalancer(w *world, phases, draws *rand.Rand) *balancer {
 	return b
 }
 
-func (b *balancer) took(server int) {
+func (b *proxy) took(server int) {
 	b.conns[server]++
 	b.open++
 	if b.algorithm != nil {
@@ -70,7 +70,7 @@ func (b *balancer) took(server int) {
 	}
 }
 
-func (b *balancer) left(server int) {
+func (b *proxy) left(server int) {
 	b.conns[server]--
 	b.open--
 	if b.algorithm != nil {
@@ -78,14 +78,14 @@ func (b *balancer) left(server int) {
 	}
 }
 
-func (b *balancer) setUp(server int, up bool) {
+func (b *proxy) setUp(server int, up bool) {
 	if b.algorithm != nil {
 		b.algorithm.setUp(server, up)
 	}
 }
 
 // pass is one run of the daemon's loop.
-func (b *balancer) pass(w *world) {
+func (b *proxy) pass(w *world) {
 	in := w.input(b)
 	in.Lifetime = b.estimate(w, in)
 	d := b.controller.Decide(in)
