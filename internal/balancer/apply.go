@@ -51,6 +51,7 @@ func (p *plane) apply(ctx context.Context, state *haproxy.State, changes []hapro
 		}
 		return after, written, err
 	}
+	p.tellRaised(changes, state, after)
 	for _, c := range changes {
 		p.memory.belief[c.Server] = c.Weight
 	}
@@ -60,6 +61,20 @@ func (p *plane) apply(ctx context.Context, state *haproxy.State, changes []hapro
 	}
 	p.follow(restored)
 	return restored, len(changes), nil
+}
+
+// tellRaised reports the one way in which a weight of 0 can be raised: a reload
+// between the read and the write, to a configuration that drains the server.
+func (p *plane) tellRaised(changes []haproxy.Change, before, after *haproxy.State) {
+	for _, c := range changes {
+		was, _ := before.Server(c.Server)
+		is, ok := after.Server(c.Server)
+		if ok && is.InitialWeight == 0 && was.InitialWeight != 0 && is.Weight == c.Weight {
+			p.log.Warn("a server with weight 0 in the new configuration got a weight: HAProxy reloaded in the middle of a pass",
+				"server", c.Server, "weight", c.Weight,
+				"do", "drain it again: set server "+p.backend.Name+"/"+c.Server+" weight 0")
+		}
+	}
 }
 
 // restore puts the weights that the last worker had into force in a new one:

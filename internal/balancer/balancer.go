@@ -23,6 +23,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // Renderer asks for series; *graphite.Client is the one in production.
@@ -81,8 +82,9 @@ func New(o Options) *Balancer {
 		o.Jitter = rand.Float64
 	}
 	if o.Backend.Interval <= 0 {
-		o.Backend.Interval = 30 * time.Second
+		o.Backend.Interval = weighting.DefaultSettings().Interval
 	}
+	o.Backend.Weighting.Interval, o.Backend.Weighting.Window = o.Backend.Interval, o.Backend.Window
 	b := &Balancer{options: o, wake: make(chan struct{}, 1)}
 	b.log = o.Logger.With("backend", o.Backend.Name)
 	b.faults = newFaults(b.log, o.Now)
@@ -221,14 +223,14 @@ const maxSkew = 2 * time.Second
 
 // tellPresence tells when no HAProxy at all has the backend.
 func (b *Balancer) tellPresence() {
+	if len(b.planes) == 0 || len(b.options.Backend.Sockets) > 0 {
+		return // the planes tell it, each for its socket
+	}
 	for _, p := range b.planes {
 		if p.sight.Load().presence != absent {
 			b.faults.end("backend")
 			return
 		}
-	}
-	if len(b.planes) == 0 {
-		return
 	}
 	b.faults.begin("backend", "no HAProxy socket has a backend of this name", wording{
 		what:      "backend not found",
