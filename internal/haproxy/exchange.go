@@ -44,55 +44,54 @@ func (c *Client) exchange(ctx context.Context, op string, commands []string, rea
 	}
 	limited, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
+	explain := func(err error) error { return explainIO(ctx, c.options.Timeout, err) }
 	conn, err := c.options.Dial(limited)
 	if err != nil {
-		return c.wrap(op, commands, explainIO(ctx, c.options.Timeout, explainDial(c.address, err)))
+		return c.wrap(op, commands, explain(explainDial(c.address, err)))
 	}
 	defer conn.Close()
-	err = c.converse(limited, conn, c.line(commands), read)
-	return c.wrap(op, commands, explainIO(ctx, c.options.Timeout, err))
+	// A deadline in the past ends a blocked read or write at once.
+	stop := context.AfterFunc(limited, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := c.send(conn, c.line(commands)); err != nil {
+		return c.wrap(op, commands, explain(err))
+	}
+	err = read(&replyReader{r: conn, left: c.options.ReplyLimit, explain: explain})
+	return c.wrap(op, commands, err)
 }
 
-// converse writes the line and reads the answer to its end. HAProxy closes
-// after the first line's answer; the master CLI does once we say that no more
-// will come.
-func (c *Client) converse(ctx context.Context, conn net.Conn, line string, read func(io.Reader) error) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	// A deadline in the past ends a blocked read or write at once.
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+// send writes the line. HAProxy closes after the answer to it; the master CLI
+// does so only when told that no more will come.
+func (c *Client) send(conn net.Conn, line string) error {
 	if _, err := io.WriteString(conn, line); err != nil {
 		return err
 	}
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && c.address.Kind == kindMaster {
-		if err := half.CloseWrite(); err != nil {
-			return err
-		}
+		return half.CloseWrite()
 	}
-	return read(&limitedReader{r: conn, left: c.options.ReplyLimit})
+	return nil
 }
 
-// limitedReader fails with ErrTooLarge where io.LimitedReader pretends an end.
-type limitedReader struct {
-	r    io.Reader
-	left int64
+// replyReader puts errors in words and fails with ErrTooLarge where an
+// io.LimitedReader pretends an end.
+type replyReader struct {
+	r       io.Reader
+	left    int64
+	explain func(error) error
 }
 
-func (l *limitedReader) Read(p []byte) (int, error) {
-	if l.left < 0 {
-		return 0, ErrTooLarge
-	}
+func (l *replyReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > l.left+1 {
 		p = p[:l.left+1]
 	}
 	n, err := l.r.Read(p)
 	l.left -= int64(n)
-	if l.left < 0 {
+	switch {
+	case l.left < 0:
+		l.left = 0
 		return n, ErrTooLarge
+	case err == nil || err == io.EOF:
+		return n, err
 	}
-	return n, err
+	return n, l.explain(err)
 }

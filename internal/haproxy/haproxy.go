@@ -172,12 +172,20 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// ask sends one line and reads the whole answer.
+// ask sends one line and reads the whole answer. An answer that does not end
+// is never used, but its words are: a master socket that was taken for a
+// worker's says that it does not know the command, and then waits for the next.
 func (c *Client) ask(ctx context.Context, op string, commands []string) (string, error) {
 	var reply []byte
 	err := c.exchange(ctx, op, commands, func(r io.Reader) (err error) {
 		reply, err = io.ReadAll(r)
-		return err
+		if err == nil || len(reply) == 0 {
+			return err
+		}
+		if refusal := classify(string(reply)); refusal != nil {
+			return fmt.Errorf("%w; and it did not end: %w", refusal, err)
+		}
+		return fmt.Errorf("%w; so far it was %s", err, cut(string(reply)))
 	})
 	return string(reply), err
 }

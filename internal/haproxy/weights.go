@@ -69,18 +69,21 @@ func checkChanges(backend string, changes []Change) error {
 // setOnce sends the batch line by line.
 func (c *Client) setOnce(ctx context.Context, op, backend string, changes []Change, perLine int) (*Outcome, error) {
 	var out *Outcome
-	for rest := changes; out == nil || len(rest) > 0; {
-		commands, n := c.setLine(backend, rest, perLine)
-		reply, err := c.ask(ctx, op, commands)
-		if err != nil {
-			return out, err
-		}
-		a, err := parseWeights(reply, backend, n, c.framed(commands))
+	sent := 0
+	for out == nil || sent < len(changes) {
+		commands, n := c.setLine(backend, changes[sent:], perLine)
+		a, err := c.setOneLine(ctx, op, backend, commands, n)
 		if err == nil && out != nil && a.info.Worker != out.Info.Worker {
-			err = ErrStopping // the earlier lines went to a worker that is not there any more
+			err = c.wrap(op, commands, ErrStopping)
+		}
+		if is(err, ErrStopping) {
+			return nil, err // the earlier lines, if any, went to a worker that is not there any more
 		}
 		if err != nil {
-			return out, c.wrap(op, commands, err)
+			if out != nil {
+				out.verify(c, op, backend, changes[:sent])
+			}
+			return out, err
 		}
 		if out == nil {
 			out = &Outcome{}
@@ -88,13 +91,22 @@ func (c *Client) setOnce(ctx context.Context, op, backend string, changes []Chan
 		out.Info, out.After = a.info, a.state
 		for i, answer := range a.answers {
 			if answer != nil {
-				out.fail(rest[i].Server, c.wrap(op, commands[1+i:2+i], answer))
+				out.fail(changes[sent+i].Server, c.wrap(op, commands[1+i:2+i], answer))
 			}
 		}
-		rest = rest[n:]
+		sent += n
 	}
 	out.verify(c, op, backend, changes)
 	return out, nil
+}
+
+func (c *Client) setOneLine(ctx context.Context, op, backend string, commands []string, n int) (*weightAnswers, error) {
+	reply, err := c.ask(ctx, op, commands)
+	if err != nil {
+		return nil, err
+	}
+	a, err := parseWeights(reply, backend, n, c.framed(commands))
+	return a, c.wrap(op, commands, err)
 }
 
 // setLine makes the commands of one line and tells how many changes it takes.

@@ -1,0 +1,432 @@
+package haproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// takeOver starts a fake whose connections are answered by conn.
+func takeOver(t *testing.T, o Options, conn func(c net.Conn, line string)) (*fakeServer, *Client) {
+	t.Helper()
+	f := newFakeServer(t)
+	f.conn = conn
+	return f, NewClient(f.address(), o)
+}
+
+// hold keeps the connection until the client closes it.
+func hold(c net.Conn) { io.Copy(io.Discard, c) }
+
+func TestSlowDrip(t *testing.T) {
+	var f *fakeServer
+	f, c := takeOver(t, Options{Timeout: 20 * time.Second}, func(c net.Conn, line string) {
+		for _, b := range []byte(f.reply(line)) {
+			c.Write([]byte{b})
+		}
+	})
+	if s := mustState(t, c, "rr"); len(s.Servers) != 4 {
+		t.Errorf("state %+v", s)
+	}
+	if out := mustSet(t, c, "rr", Change{"s1", 5}); out.Applied != 1 {
+		t.Errorf("outcome %+v", out)
+	}
+}
+
+// TestStall: what has arrived is never taken for the whole, however it ends.
+func TestStall(t *testing.T) {
+	for name, end := range map[string]func(c net.Conn){
+		"stalls": hold,
+		"closes": func(c net.Conn) {},
+		"resets": func(c net.Conn) { /* unread bytes at close make a reset */ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var f *fakeServer
+			f, c := takeOver(t, Options{Timeout: 50 * time.Millisecond}, func(c net.Conn, line string) {
+				reply := f.reply(line)
+				io.WriteString(c, reply[:len(reply)-1])
+				end(c)
+			})
+			want := ErrTruncated
+			if name == "stalls" {
+				want = ErrTimeout
+			}
+			if s, err := c.State(t.Context(), "rr"); s != nil || !errors.Is(err, want) {
+				t.Errorf("State = %v, %v", s, err)
+			}
+			if out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}}, 0); out != nil || !errors.Is(err, want) {
+				t.Errorf("SetWeights = %v, %v", out, err)
+			}
+			if s, err := c.SessionAges(t.Context(), 10); s != nil || err == nil {
+				t.Errorf("SessionAges = %v, %v", s, err)
+			}
+		})
+	}
+}
+
+func TestNoAnswerAtAll(t *testing.T) {
+	_, c := takeOver(t, Options{}, func(net.Conn, string) {})
+	_, err := c.Info(t.Context())
+	if !errors.Is(err, ErrTruncated) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestCancel: the end of the context breaks a blocked read.
+func TestCancel(t *testing.T) {
+	reading := make(chan struct{})
+	_, c := takeOver(t, Options{Timeout: time.Hour}, func(c net.Conn, _ string) {
+		close(reading)
+		hold(c)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-reading
+		cancel()
+	}()
+	_, err := c.State(ctx, "rr")
+	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrTimeout) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestCallersDeadline is not reported as HAProxy's slowness.
+func TestCallersDeadline(t *testing.T) {
+	_, c := takeOver(t, Options{Timeout: time.Hour}, func(c net.Conn, _ string) { hold(c) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.State(ctx, "rr"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestConnectionsAtOnce: with one slot taken, the next call waits, and no longer than its context.
+func TestConnectionsAtOnce(t *testing.T) {
+	reading, release := make(chan struct{}), make(chan struct{})
+	var f *fakeServer
+	f, c := takeOver(t, Options{Timeout: time.Hour, MaxConnections: 1}, func(c net.Conn, line string) {
+		reading <- struct{}{}
+		<-release
+		io.WriteString(c, f.reply(line))
+	})
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.Info(t.Context())
+		first <- err
+	}()
+	<-reading
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Info(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("second call: %v", err)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Errorf("first call: %v", err)
+	}
+	if n := len(f.received()); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestHugeReply(t *testing.T) {
+	_, c := takeOver(t, Options{ReplyLimit: 1 << 16, Timeout: 20 * time.Second}, func(c net.Conn, _ string) {
+		for {
+			if _, err := io.WriteString(c, strings.Repeat("x", 1000)+"\n"); err != nil {
+				return
+			}
+		}
+	})
+	if _, err := c.State(t.Context(), "rr"); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("State: %v", err)
+	}
+	if _, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}}, 0); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("SetWeights: %v", err)
+	}
+}
+
+func TestReplyAtTheLimit(t *testing.T) {
+	f := newFakeServer(t)
+	size := int64(len(f.reply("show info\n")))
+	if _, err := NewClient(f.address(), Options{ReplyLimit: size}).Info(t.Context()); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	if _, err := NewClient(f.address(), Options{ReplyLimit: size - 1}).Info(t.Context()); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("one byte above: %v", err)
+	}
+}
+
+func TestSeverityPrefix(t *testing.T) {
+	f := newFakeServer(t)
+	f.severity = true
+	c := NewClient(f.address(), Options{})
+	out := mustSet(t, c, "rr", Change{"s1", 5}, Change{"nosuch", 6})
+	if out.Applied != 1 || !errors.Is(out.Failed["nosuch"], ErrNoServer) {
+		t.Errorf("outcome %+v", out)
+	}
+	if err := c.Probe(t.Context()); err != nil {
+		t.Errorf("probe: %v", err)
+	}
+	f.mu.Lock()
+	f.denied = true
+	f.mu.Unlock()
+	if err := c.Probe(t.Context()); !errors.Is(err, ErrPermission) || !strings.Contains(err.Error(), `"[3]: Permission denied"`) {
+		t.Errorf("probe: %v", err)
+	}
+	if _, err := c.State(t.Context(), "nosuch"); !errors.Is(err, ErrNoBackend) {
+		t.Errorf("state: %v", err)
+	}
+}
+
+// TestOnlyAStoppingWorker: the client asks a few times and then says so.
+func TestOnlyAStoppingWorker(t *testing.T) {
+	f := newFakeServer(t)
+	f.info.Stopping = true
+	c := NewClient(f.address(), Options{})
+	if _, err := c.State(t.Context(), "rr"); !errors.Is(err, ErrStopping) {
+		t.Errorf("State: %v", err)
+	}
+	if n := len(f.received()); n != attempts {
+		t.Errorf("%d attempts, want %d", n, attempts)
+	}
+	if out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}}, 0); out != nil || !errors.Is(err, ErrStopping) {
+		t.Errorf("SetWeights = %v, %v", out, err)
+	}
+	if _, err := c.SessionAges(t.Context(), 5); !errors.Is(err, ErrStopping) {
+		t.Errorf("SessionAges: %v", err)
+	}
+	if info, err := c.Info(t.Context()); err != nil || !info.Stopping {
+		t.Errorf("Info = %+v, %v", info, err)
+	}
+}
+
+// TestReloadBetweenLines: the first line reached a worker that is gone when
+// the second is sent, so both are sent again.
+func TestReloadBetweenLines(t *testing.T) {
+	f := newFakeServer(t)
+	n := 0
+	f.conn = func(c net.Conn, line string) {
+		if n++; n == 2 { // a reload: weights back, another process
+			f.mu.Lock()
+			f.backends = sceneBackends()
+			f.info.Worker = Worker{PID: 4712, StartTime: 1795981700}
+			f.mu.Unlock()
+		}
+		io.WriteString(c, f.reply(line))
+	}
+	c := NewClient(f.address(), Options{})
+	out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"s1": 5, "s2": 6, "s3": 50, "s4": 0}
+	if diff := cmp.Diff(want, weights(out.After)); diff != "" || out.Applied != 2 || out.Info.Worker.PID != 4712 {
+		t.Errorf("%+v (-want +got):\n%s", out, diff)
+	}
+}
+
+// TestFailureBetweenLines: what went through is told along with the error.
+func TestFailureBetweenLines(t *testing.T) {
+	f := newFakeServer(t)
+	n := 0
+	f.conn = func(c net.Conn, line string) {
+		if n++; n == 1 {
+			io.WriteString(c, f.reply(line))
+		}
+	}
+	c := NewClient(f.address(), Options{})
+	out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 1)
+	if !errors.Is(err, ErrTruncated) || out == nil || weights(out.After)["s1"] != 5 || out.Applied != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// TestSecondWriter: HAProxy accepts and something else sets it back at once.
+func TestSecondWriter(t *testing.T) {
+	f := newFakeServer(t)
+	f.conn = func(c net.Conn, line string) {
+		f.reply(line)
+		f.mu.Lock()
+		f.backend("rr").servers[0].Weight = 99
+		f.mu.Unlock()
+		io.WriteString(c, f.reply("show info\n")+"\n\n"+f.reply("show servers state rr\n"))
+	}
+	out := mustSet(t, NewClient(f.address(), Options{}), "rr", Change{"s1", 5}, Change{"s2", 6})
+	if out.Applied != 1 || !errors.Is(out.Failed["s1"], ErrNotKept) || !strings.Contains(out.Failed["s1"].Error(), "set to 5 and is 99") {
+		t.Errorf("outcome %+v", out)
+	}
+}
+
+func TestMismatchedAnswers(t *testing.T) {
+	f := newFakeServer(t)
+	f.conn = func(c net.Conn, line string) { // one answer is missing
+		io.WriteString(c, f.reply("show info\n")+"\n"+f.reply("show servers state rr\n"))
+	}
+	out, err := NewClient(f.address(), Options{}).SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 0)
+	if out != nil || !errors.Is(err, ErrMismatch) {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// TestServersChangeWhileRead: a server was added between the two dumps; the
+// next try is consistent.
+func TestServersChangeWhileRead(t *testing.T) {
+	f := newFakeServer(t)
+	n := 0
+	f.conn = func(c net.Conn, line string) {
+		reply := f.reply(line)
+		if n++; n == 1 {
+			reply = strings.Replace(reply, "rr,BACKEND", "rr,s5,0,0,no check,1,0,2,5,,,,,\nrr,BACKEND", 1)
+		}
+		io.WriteString(c, reply)
+	}
+	if s := mustState(t, NewClient(f.address(), Options{}), "rr"); len(s.Servers) != 4 || n != 2 {
+		t.Errorf("%d connections, %+v", n, s)
+	}
+}
+
+func TestSessionDump(t *testing.T) {
+	f := newFakeServer(t)
+	f.sessions = []string{
+		"0x55c32b6c0d80: proto=tcpv4 src=127.0.0.1:53772 fe=f be=rr srv=s1 ts=00 epoch=0x1 age=2s calls=3 rate=1 cpu=0 lat=0 rq[f=848000h,i=0,an=00h,rx=27s,wx=,ax=] exp=27s rc=0 c_exp=",
+		"0x55c32b6c0d81: proto=tcpv6 src=::1:53772 fe=f be=rr srv=s2 ts=00 age=4d3h calls=3",
+		"0x55c32b6c0d82: proto=unix_stream src=unix:1 fe=GLOBAL be=<NONE> srv=<none> ts=00 epoch=0x1 age=0s calls=1",
+		"0x55c32b6c0d83: proto=tcpv4 src=127.0.0.1:1 fe=f be=rr srv=<none> ts=00 age=1s calls=1",
+		"0x55c32b6c0d84: proto=tcpv4 src=127.0.0.1:1 fe=f be=other srv=s1 ts=00 age=? calls=1",
+		"0x55c32b6c0d85: proto=tcpv4 src=127.0.0.1:1 fe=f be=other srv=s1 ts=00 age=59m59s calls=1",
+	}
+	f.sessions = append(f.sessions, "")
+	c := NewClient(f.address(), Options{})
+	s, err := c.SessionAges(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]time.Duration{"rr": {2 * time.Second, 99 * time.Hour}, "other": {time.Hour - time.Second}}
+	if diff := cmp.Diff(want, s.Ages); diff != "" || s.Unplaced != 2 || s.Unknown != 1 {
+		t.Errorf("%+v (-want +got):\n%s", s, diff)
+	}
+	// HAProxy's count of connections said 0: the dump itself is bounded too.
+	if _, err := c.SessionAges(t.Context(), 4); !errors.Is(err, ErrTooManySessions) {
+		t.Errorf("6 lines with a limit of 4: %v", err)
+	}
+	f.info.Connections = 6
+	before := len(f.received())
+	if _, err := c.SessionAges(t.Context(), 5); !errors.Is(err, ErrTooManySessions) {
+		t.Errorf("6 connections with a limit of 5: %v", err)
+	}
+	if n := len(f.received()) - before; n != 1 {
+		t.Errorf("%d connections for a dump that is too large, want 1", n)
+	}
+}
+
+func TestBadSessionDumps(t *testing.T) {
+	for reply, want := range map[string]error{
+		"Permission denied\n\n":                          ErrPermission,
+		"boing\n\n":                                      ErrMismatch,
+		"0x1: fe=f be=rr srv=s1 calls=3\n\n":             ErrMismatch,
+		"0x1: fe=f srv=s1 age=1s\n\n":                    ErrMismatch,
+		"0x1: fe=f be=rr age=1s\n\n":                     ErrMismatch,
+		"0x1: fe=f be=rr srv=s1 age=1x\n\n":              ErrMismatch,
+		"0x1: be=rr srv=s1 age=1s\n":                     ErrTruncated,
+		"0x1: be=rr srv=s1 age=1s\n\nmore\n":             ErrMismatch,
+		"0x1: " + strings.Repeat("x", maxSessionLine):    ErrMismatch,
+		"0x1: " + strings.Repeat("x", maxSessionLine-10): ErrTruncated,
+	} {
+		if _, err := readSessions(strings.NewReader(infoText+reply), 10, false); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", cut(reply), err, want)
+		}
+	}
+	endless := io.MultiReader(strings.NewReader("Name: HAProxy\n"), strings.NewReader(strings.Repeat("Key: value\n", 10000)))
+	if _, err := readSessions(endless, 10, false); !errors.Is(err, ErrMismatch) {
+		t.Errorf("endless show info: %v", err)
+	}
+}
+
+func TestParseAge(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0s": 0, "7s": 7 * time.Second, "1m": time.Minute, "1m5s": 65 * time.Second, "59m59s": time.Hour - time.Second,
+		"1h": time.Hour, "1h5s": time.Hour + 5*time.Second, "2h3m": 123 * time.Minute, "23h59m": 24*time.Hour - time.Minute,
+		"1d": 24 * time.Hour, "4d3h": 99 * time.Hour, "1d5m": 24*time.Hour + 5*time.Minute, "24855d3h": 24855*24*time.Hour + 3*time.Hour,
+	} {
+		if got, err := parseAge(text); err != nil || got != want {
+			t.Errorf("parseAge(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "s", "5", "5x", "-5s", "5s1m", "1m1m", "1.5s", " 5s", "5s ", "?", "99999d", "99999999999999999999s", "5S"} {
+		if got, err := parseAge(text); !errors.Is(err, ErrMismatch) {
+			t.Errorf("parseAge(%q) = %v, %v", text, got, err)
+		}
+	}
+}
+
+// TestDialErrors: each has its own words for the operator.
+func TestDialErrors(t *testing.T) {
+	unix, tcp, master := Address{kindUnix, "/run/s"}, Address{kindTCP, "127.0.0.1:9"}, Address{kindMaster, "/run/m"}
+	for _, tt := range []struct {
+		address Address
+		errno   error
+		want    string
+	}{
+		{unix, syscall.EAGAIN, "all slots of HAProxy's socket are busy"},
+		{unix, syscall.EACCES, "`group` that our user is in"},
+		{unix, syscall.EPERM, "`group` that our user is in"},
+		{unix, syscall.ENOENT, "no `stats socket /run/s level admin`"},
+		{master, syscall.ENOENT, "-S /run/m"},
+		{unix, syscall.ECONNREFUSED, "nothing listens on it"},
+		{tcp, syscall.ECONNREFUSED, "stats socket ipv4@127.0.0.1:9"},
+		{Address{kindABNS, "x"}, syscall.ECONNREFUSED, "stats socket abns@x"},
+		{unix, syscall.ENOTSOCK, "not a socket"},
+		{unix, context.DeadlineExceeded, ErrTimeout.Error()},
+		{unix, errors.New("boing"), "boing"},
+	} {
+		c := NewClient(tt.address, Options{Dial: func(context.Context) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", tt.errno)}
+		}})
+		_, err := c.State(t.Context(), "rr")
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.address.String()) {
+			t.Errorf("%v: %v, want %q", tt.errno, err, tt.want)
+		}
+		var op *OpError
+		if !errors.As(err, &op) || tt.errno != context.DeadlineExceeded && !errors.Is(err, tt.errno) {
+			t.Errorf("%v is not inside %v", tt.errno, err)
+		}
+	}
+}
+
+func TestErrorTextIsShort(t *testing.T) {
+	f := newFakeServer(t)
+	f.conn = func(c net.Conn, _ string) {
+		io.WriteString(c, strings.Repeat("bad answer \x00\n", 5000)+"\n")
+	}
+	var changes []Change
+	for i := range 300 {
+		changes = append(changes, Change{fmt.Sprintf("server-%d", i), 5})
+	}
+	_, err := NewClient(f.address(), Options{}).SetWeights(t.Context(), "rr", changes, 0)
+	if err == nil || len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x00") || !strings.Contains(err.Error(), `"bad answer`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestStates(t *testing.T) {
+	for state, want := range map[AdminState]string{
+		0: "ready", ForcedMaint: "maint (forced-maint)", ConfigMaint: "ready (config-maint)",
+		ForcedMaint | ConfigMaint: "maint (forced-maint, config-maint)", InheritedDrain: "drain (inherited-drain)",
+		ResolutionMaint | ForcedDrain: "maint (forced-drain, resolution-maint)", FQDNFromCLI: "ready (fqdn-from-cli)", 128: "ready (0x80)",
+	} {
+		if got := state.String(); got != want {
+			t.Errorf("AdminState(%d) = %q, want %q", int(state), got, want)
+		}
+	}
+	if got := OpState(9).String() + " " + OpStarting.String() + " " + OpStopping.String(); got != "op(9) starting stopping" {
+		t.Errorf("op states %q", got)
+	}
+}
