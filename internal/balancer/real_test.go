@@ -38,7 +38,8 @@ type site struct {
 	url     string
 	mu      sync.Mutex
 	loads   map[string]float64
-	silent  bool // no series has a point
+	silent  bool   // no series has a point
+	hang    string // a request for this target gets no answer
 	haproxy []*haproxyproc.Process
 }
 
@@ -62,6 +63,11 @@ func newSite(t *testing.T, loads map[string]float64, configs ...string) *site {
 func (s *site) render(w http.ResponseWriter, r *http.Request) {
 	store := memgraphite.New(nil)
 	s.mu.Lock()
+	if s.hang != "" && r.FormValue("target") == s.hang {
+		s.mu.Unlock()
+		<-r.Context().Done()
+		return
+	}
 	for name, load := range s.loads {
 		for now, at := time.Now().Unix(), int64(0); at < 60 && !s.silent; at++ {
 			store.Add("load."+name, load, now-at)
@@ -74,6 +80,15 @@ func (s *site) render(w http.ResponseWriter, r *http.Request) {
 // start runs a fleet; the function that is returned ends it and waits.
 func (s *site) start(change ...func(*config.Backend)) (*Fleet, func()) {
 	s.t.Helper()
+	b := quick()
+	for _, f := range change {
+		f(&b)
+	}
+	return s.startAll(b)
+}
+
+// quick is the backend ingest at an interval that tests can wait for.
+func quick() config.Backend {
 	b := config.Backend{
 		Name: "ingest", Interval: 500 * time.Millisecond, Target: "load.*", Window: time.Minute,
 		ServerRegexp: regexp.MustCompile(`^load\.(.+)$`), ServerName: "$1",
@@ -81,13 +96,15 @@ func (s *site) start(change ...func(*config.Backend)) (*Fleet, func()) {
 		Mode: config.Live, SessionLimit: 20000, Weighting: weighting.DefaultSettings(),
 	}
 	b.Weighting.Interval, b.Weighting.Window = b.Interval, b.Window
-	for _, f := range change {
-		f(&b)
-	}
+	return b
+}
+
+func (s *site) startAll(backends ...config.Backend) (*Fleet, func()) {
+	s.t.Helper()
 	c := &config.Config{
 		HAProxy:  config.HAProxy{Timeout: 2 * time.Second, Watch: 200 * time.Millisecond},
 		Graphite: graphite.Config{URL: s.url},
-		Backends: []config.Backend{b},
+		Backends: backends,
 	}
 	for _, p := range s.haproxy {
 		c.HAProxy.Sockets = append(c.HAProxy.Sockets, haproxy.Address{Kind: "unix", Path: p.SocketPath})
@@ -350,6 +367,25 @@ func TestRealHungHAProxyDelaysNobody(t *testing.T) {
 	}
 	s.until("the other is weighted once it answers", func() bool { return s.weighted(0) })
 	s.until("its end is told", func() bool { return s.log.count("HAProxy can be read again") == 1 })
+}
+
+func TestRealSlowTargetDelaysNoOtherBackend(t *testing.T) {
+	both := proxy(t, "roundrobin", "s1", "s2", "s3", "s4")
+	_, servers, _ := strings.Cut(both, "\nbackend ingest\n")
+	s := newSite(t, uneven(), both+"backend slow\n"+servers)
+	s.hang = "load.{s1,s2}"
+	slow := quick()
+	slow.Name, slow.Target = "slow", s.hang
+	fleet, _ := s.startAll(slow, quick())
+	s.until("the other backend is weighted", func() bool { return s.weighted(0) })
+	passes := make(map[time.Time]bool)
+	s.until("five passes of the other backend are made while Graphite hangs for the first", func() bool {
+		passes[fleet.Balancers()[1].Tables()[0].Time] = true
+		return len(passes) > 5
+	})
+	if tables := fleet.Balancers()[0].Tables(); len(tables) != 1 || tables[0].row("s1").AppliedWeight != 100 {
+		t.Errorf("the slow backend has tables %+v, want the weights in force", tables)
+	}
 }
 
 func TestRealBackendOnOneSocketOnly(t *testing.T) {
