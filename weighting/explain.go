@@ -31,6 +31,10 @@ func (p *pass) explainLoad(e *entry) {
 		p.words.s(" / capacity ").f(e.capacity)
 	}
 	e.out.because(StepLoad, e.load, u, p.words.s(", data ").seconds(e.server.DataAge).s(" old").end())
+}
+
+func (p *pass) explainRelative(e *entry) {
+	u := e.load / e.capacity
 	e.out.because(StepRelative, u, e.relative, p.words.f(u).s(" / mean ").f(p.d.Mean).s(" = ").f(e.relative).end())
 }
 

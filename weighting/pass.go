@@ -34,6 +34,7 @@ type entry struct {
 	cold     float64 // cap in fair shares; +Inf when not cold
 
 	inForce float64 // share that the weight in force gives
+	wanted  int     // weight before max_step
 	weight  int     // decided so far
 }
 
@@ -157,6 +158,10 @@ func (p *pass) relate() {
 			e.relative = e.load / largest / e.capacity / (sum / capacity)
 			e.out.Relative = e.relative
 			p.d.MaxOverMean = max(p.d.MaxOverMean, e.relative)
+			p.explainLoad(e)
+			p.explainRelative(e)
+		default:
+			e.relative = math.NaN()
 			p.explainLoad(e)
 		}
 		p.loads[i] = e.relative * e.capacity

@@ -2,12 +2,14 @@ package weighting
 
 import "math"
 
-// settle chooses between Write and Keep.
+// settle chooses between Write and Keep. The deadband looks at the change that
+// is wanted, not at the part of it that max_step allows: small steps would
+// never leave it.
 func (p *pass) settle() *Decision {
 	var changed, weights int
 	for i := range p.entries {
 		e := &p.entries[i]
-		weights += e.weight
+		weights += e.wanted
 		if e.weight != e.server.Weight {
 			changed++
 		}
@@ -20,7 +22,7 @@ func (p *pass) settle() *Decision {
 	var largest float64
 	for i := range p.entries {
 		e := &p.entries[i]
-		change := math.Abs(float64(e.weight)/float64(weights)-e.inForce) * total / e.capacity
+		change := math.Abs(float64(e.wanted)/float64(weights)-e.inForce) * total / e.capacity
 		largest = max(largest, change)
 	}
 	since := p.in.Now.Sub(p.in.LastChange)

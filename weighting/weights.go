@@ -28,10 +28,11 @@ func (p *pass) round() {
 	for i := range p.entries {
 		e := &p.entries[i]
 		share := p.shares[i]
-		if w := float64(e.server.Weight); keeps && e.role == held && math.Abs(s*share-w) < 1 {
-			share = w / s // not even a rounding may change it
+		if w := float64(e.server.Weight); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
+			share = w / s // no limit has changed it, so rounding must not either
 		}
-		e.weight = p.limitWeight(e, share, s, text)
+		e.wanted = p.limitWeight(e, share, s, text)
+		e.weight = e.wanted
 		if e.role == held && e.weight != e.server.Weight {
 			e.out.because(StepRescale, float64(e.server.Weight), float64(e.weight),
 				"it keeps its share, but not its weight: the weights of the others would not fit beside it")
