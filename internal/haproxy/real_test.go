@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 )
@@ -29,143 +27,86 @@ backend rr
 `
 }
 
-func inBothModes(t *testing.T, body func(t *testing.T, p *haproxyproc.Process, c *Client)) {
-	for _, mw := range []bool{false, true} {
-		t.Run(fmt.Sprintf("MasterWorker=%v", mw), func(t *testing.T) {
-			p := startHAProxy(t, haproxyproc.Options{Config: smallConfig(""), MasterWorker: mw})
-			body(t, p, NewClient(socketOf(p), Options{}))
-		})
-	}
-}
-
-func TestReload(t *testing.T) {
-	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, c *Client) {
-		first := mustSet(t, c, "rr", Change{"s1", 42})
-		if err := p.Reload(""); err != nil {
-			t.Fatal(err)
-		}
-		s := mustState(t, c, "rr")
-		if diff := cmp.Diff(map[string]int{"s1": 100, "s2": 100}, weights(s)); diff != "" {
-			t.Errorf("weights after a reload are those of the configuration (-want +got):\n%s", diff)
-		}
-		if s.Info.Worker == first.Info.Worker {
-			t.Errorf("the worker is %v before and after", s.Info.Worker)
-		}
-		if out := mustSet(t, c, "rr", Change{"s1", 42}); out.Info.Worker != s.Info.Worker || out.Applied != 1 {
-			t.Errorf("outcome %+v", out)
-		}
-	})
-}
-
-// TestOldWorker connects before a reload and talks after it: that connection
-// ends at the old worker, and the client must not be content with its answer.
-func TestOldWorker(t *testing.T) {
-	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, _ *Client) {
-		old, err := net.Dial("unix", p.SocketPath)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// HAProxy has accepted once another connection is answered.
-		command(t, p, "show info")
-		before := mustState(t, NewClient(socketOf(p), Options{}), "rr")
-		if err := p.Reload(""); err != nil {
-			t.Fatal(err)
-		}
-		var dials int
-		c := NewClient(socketOf(p), Options{Dial: func(ctx context.Context) (net.Conn, error) {
-			if dials++; dials == 1 {
-				return old, nil
-			}
-			return socketOf(p).dial(ctx)
-		}})
-		out := mustSet(t, c, "rr", Change{"s1", 42})
-		if out.Info.Worker == before.Info.Worker || out.Applied != 1 || dials < 2 {
-			t.Errorf("outcome %+v after %d connections", out, dials)
-		}
-		if w := weights(mustState(t, c, "rr")); w["s1"] != 42 {
-			t.Errorf("weights %v", w)
-		}
-	})
-}
-
-func TestRestart(t *testing.T) {
-	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, c *Client) {
-		before := mustState(t, c, "rr")
-		p.Kill()
-		_, err := c.State(t.Context(), "rr")
-		if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "nothing listens") {
-			t.Errorf("after a crash: %v", err)
-		}
-		if err := p.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		if after := mustState(t, c, "rr"); after.Info.Worker == before.Info.Worker {
-			t.Errorf("the worker is %v before and after", after.Info.Worker)
-		}
-	})
-}
-
-func TestSocketGone(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("")})
-	p.Stop()
-	_, err := NewClient(socketOf(p), Options{}).State(t.Context(), "rr")
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "stats socket "+p.SocketPath) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestHung(t *testing.T) {
-	inBothModes(t, func(t *testing.T, p *haproxyproc.Process, _ *Client) {
-		if err := p.Pause(); err != nil {
-			t.Fatal(err)
-		}
-		c := NewClient(socketOf(p), Options{Timeout: 30 * time.Millisecond})
-		for name, call := range map[string]func() error{
-			"State":       func() error { _, err := c.State(t.Context(), "rr"); return err },
-			"SetWeights":  func() error { _, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}}, 0); return err },
-			"Info":        func() error { _, err := c.Info(t.Context()); return err },
-			"Backends":    func() error { _, err := c.Backends(t.Context()); return err },
-			"Probe":       func() error { return c.Probe(t.Context()) },
-			"SessionAges": func() error { _, err := c.SessionAges(t.Context(), 10); return err },
-		} {
-			if err := call(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "30ms") {
-				t.Errorf("%s: %v, want ErrTimeout", name, err)
-			}
-		}
-		if err := p.Resume(); err != nil {
-			t.Fatal(err)
-		}
-		mustState(t, NewClient(socketOf(p), Options{Timeout: 20 * time.Second}), "rr")
-	})
-}
-
 // TestSlotsFull: every slot of the socket and of its backlog is taken.
 func TestSlotsFull(t *testing.T) {
 	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("global\n  stats maxconn 2\n")})
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			c.Close()
+	c := NewClient(socketOf(p), Options{Timeout: 50 * time.Millisecond})
+	// Slots first, then the backlog: HAProxy may still be moving connections
+	// from there to its slots, so go on until the kernel refuses.
+	for range 100 {
+		held, err := net.Dial("unix", p.SocketPath)
+		if err == nil {
+			defer held.Close()
+			continue
 		}
-	}()
-	for {
-		c, err := net.Dial("unix", p.SocketPath)
-		if errors.Is(err, syscall.EAGAIN) {
-			break
-		}
-		if err != nil {
+		if !errors.Is(err, syscall.EAGAIN) {
 			t.Fatal(err)
 		}
-		if held = append(held, c); len(held) > 100 {
-			t.Fatal("100 connections were taken by a socket with 2 slots")
+		_, err = c.Info(t.Context())
+		if errors.Is(err, ErrTimeout) {
+			continue
+		}
+		if !errors.Is(err, syscall.EAGAIN) || !strings.Contains(err.Error(), "all slots") {
+			t.Errorf("error %v", err)
+		}
+		return
+	}
+	t.Error("100 connections were taken by a socket with 2 slots")
+}
+
+// TestAlgorithms: which algorithms take weights, and that we say so. HAProxy
+// calls both kinds of hash by the same name.
+func TestAlgorithms(t *testing.T) {
+	algorithms := []struct {
+		balance string
+		names   []string
+		fixed   bool
+		perLine int
+	}{
+		{"balance roundrobin", []string{"roundrobin"}, false, 0},
+		{"balance leastconn", []string{"leastconn"}, false, 0},
+		{"balance random", []string{"random", "unknown"}, false, 10}, // HAProxy up to 3.2 has no name for it
+		{"balance first", []string{"first"}, false, 0},
+		{"balance static-rr", []string{"static-rr"}, true, 0},
+		{"balance source", []string{"source"}, true, 10},
+		{"balance source\n  hash-type consistent", []string{"source"}, false, 10},
+	}
+	config := defaultsConfig
+	for i, a := range algorithms {
+		config += fmt.Sprintf("backend b%d\n  %s\n  server s1 127.0.0.1:9 weight 100\n", i, a.balance)
+	}
+	c := NewClient(socketOf(startHAProxy(t, haproxyproc.Options{Config: config})), Options{})
+	for i, a := range algorithms {
+		backend := fmt.Sprintf("b%d", i)
+		if s := mustState(t, c, backend); !slices.Contains(a.names, s.Algorithm) || s.ChangesPerLine() != a.perLine {
+			t.Errorf("%s: algorithm %q, %d changes a line", a.balance, s.Algorithm, s.ChangesPerLine())
+		}
+		out := mustSet(t, c, backend, Change{"s1", 50})
+		if errors.Is(out.Failed["s1"], ErrStaticAlgorithm) != a.fixed || (out.Applied == 1) == a.fixed {
+			t.Errorf("%s: outcome %+v", a.balance, out)
 		}
 	}
-	_, err := NewClient(socketOf(p), Options{Timeout: 100 * time.Millisecond}).Info(t.Context())
-	switch {
-	case errors.Is(err, syscall.EAGAIN) && strings.Contains(err.Error(), "all slots"):
-	case errors.Is(err, ErrTimeout): // HAProxy took one from the backlog meanwhile, ours waits there
-	default:
-		t.Errorf("error %v", err)
+}
+
+// TestRealSeverity: a socket with numbers before its refusals.
+func TestRealSeverity(t *testing.T) {
+	dir, err := haproxyproc.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removeAll(t, dir)
+	path := filepath.Join(dir, "severity")
+	startHAProxy(t, haproxyproc.Options{Dir: dir, Config: smallConfig("global\n  stats socket " + path + " mode 600 level admin severity-output number\n")})
+	c := NewClient(Address{Kind: kindUnix, Path: path}, Options{})
+	out := mustSet(t, c, "rr", Change{"s1", 5}, Change{"nosuch", 6})
+	if out.Applied != 1 || !errors.Is(out.Failed["nosuch"], ErrNoServer) || !strings.Contains(out.Failed["nosuch"].Error(), "[3]: No such server.") {
+		t.Errorf("outcome %+v", out)
+	}
+	if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
+		t.Errorf("state %+v", s)
+	}
+	if err := c.Probe(t.Context()); err != nil {
+		t.Errorf("probe: %v", err)
 	}
 }
 

@@ -117,7 +117,7 @@ func (s Server) InService() bool {
 type State struct {
 	Info      Info
 	Backend   string
-	Algorithm string // "roundrobin", "leastconn", ...; empty when the socket's level hides it
+	Algorithm string // as "show stat" has it: "roundrobin", "leastconn", ...; HAProxy (2.6 to 3.2) says "unknown" for random; empty when the socket's level hides it
 	Servers   []Server
 }
 
@@ -129,4 +129,16 @@ func (s *State) Server(name string) (Server, bool) {
 		}
 	}
 	return Server{}, false
+}
+
+// ChangesPerLine is how many changes one line may well have, for SetWeights:
+// 0, as many as fit, where a change costs HAProxy next to nothing, and 10
+// where it may rebuild a ring of nodes (random, hashes that may be consistent,
+// algorithms that are not known) and hold up traffic for up to a millisecond.
+func (s *State) ChangesPerLine() int {
+	switch s.Algorithm {
+	case "roundrobin", "static-rr", "leastconn", "first":
+		return 0
+	}
+	return 10
 }

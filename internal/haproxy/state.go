@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,14 +122,9 @@ func parseServers(l *lines, backend string) ([]Server, int, error) {
 		return nil, 0, classifyOr(block, ErrMismatch)
 	}
 	header := strings.Fields(block[1][1:])
-	column := make(map[string]int, len(header))
-	for i, name := range header {
-		column[name] = i
-	}
-	for _, name := range serverColumns {
-		if _, ok := column[name]; !ok {
-			return nil, 0, fmt.Errorf("%w: show servers state has no column %s", ErrMismatch, name)
-		}
+	column, err := columns("show servers state", header, serverColumns[:])
+	if err != nil {
+		return nil, 0, err
 	}
 	servers, id := make([]Server, 0, len(block)-2), 0
 	for _, line := range block[2:] {
@@ -138,33 +132,53 @@ func parseServers(l *lines, backend string) ([]Server, int, error) {
 		if len(fields) < len(header) {
 			return nil, 0, fmt.Errorf("%w: a line of show servers state has %d of %d columns: %s", ErrMismatch, len(fields), len(header), cut(line))
 		}
-		n := numbers{subject: "show servers state"}
-		number := func(name string) int { return int(n.parse(name, fields[column[name]])) }
-		s := Server{
-			Name:          fields[column["srv_name"]],
-			ID:            number("srv_id"),
-			Op:            OpState(number("srv_op_state")),
-			Admin:         AdminState(number("srv_admin_state")),
-			Weight:        number("srv_uweight"),
-			InitialWeight: number("srv_iweight"),
-			SinceChange:   time.Duration(number("srv_time_since_last_change")) * time.Second,
-		}
-		if i, ok := column["srvrecord"]; ok && fields[i] != "-" {
-			s.SRV = fields[i]
-		}
-		id = number("be_id")
-		if s.Weight > maxWeight || s.InitialWeight > maxWeight {
-			n.fail("weight %d (initial %d) of %s is above %d", s.Weight, s.InitialWeight, s.Name, maxWeight)
-		}
+		n := &numbers{subject: "show servers state"}
 		if name := fields[column["be_name"]]; name != backend {
 			n.fail("show servers state is of backend %s, not %s", cut(name), backend)
 		}
+		id = int(n.parse("be_id", fields[column["be_id"]]))
+		s := parseServer(n, column, fields)
 		if n.err != nil {
 			return nil, 0, n.err
 		}
 		servers = append(servers, s)
 	}
 	return servers, id, nil
+}
+
+// parseServer reads one line; a failure is in n.
+func parseServer(n *numbers, column map[string]int, fields []string) Server {
+	number := func(name string) int { return int(n.parse(name, fields[column[name]])) }
+	s := Server{
+		Name:          fields[column["srv_name"]],
+		ID:            number("srv_id"),
+		Op:            OpState(number("srv_op_state")),
+		Admin:         AdminState(number("srv_admin_state")),
+		Weight:        number("srv_uweight"),
+		InitialWeight: number("srv_iweight"),
+		SinceChange:   time.Duration(number("srv_time_since_last_change")) * time.Second,
+	}
+	if i, ok := column["srvrecord"]; ok && fields[i] != "-" {
+		s.SRV = fields[i]
+	}
+	if s.Weight > maxWeight || s.InitialWeight > maxWeight {
+		n.fail("weight %d (initial %d) of %s is above %d", s.Weight, s.InitialWeight, s.Name, maxWeight)
+	}
+	return s
+}
+
+// columns finds the columns of a dump by name, wherever a version puts them.
+func columns(subject string, header, wanted []string) (map[string]int, error) {
+	column := make(map[string]int, len(header))
+	for i, name := range header {
+		column[name] = i
+	}
+	for _, name := range wanted {
+		if _, ok := column[name]; !ok {
+			return nil, fmt.Errorf("%w: %s has no column %s", ErrMismatch, subject, name)
+		}
+	}
+	return column, nil
 }
 
 // statColumns are the columns of "show stat" that we need.
@@ -183,22 +197,16 @@ func mergeStat(s *State, block []string) error {
 	}
 	r := csv.NewReader(strings.NewReader(strings.Join(block, "\n")[2:]))
 	r.FieldsPerRecord = -1
-	r.ReuseRecord = true
 	header, err := r.Read()
 	if err != nil {
 		return fmt.Errorf("%w: show stat: %w", ErrMismatch, err)
 	}
-	header = slices.Clone(header)
-	column := make(map[string]int, len(header))
-	for i, name := range header {
-		column[name] = i
+	width := len(header)
+	column, err := columns("show stat", header, statColumns[:])
+	if err != nil {
+		return err
 	}
-	for _, name := range statColumns {
-		if _, ok := column[name]; !ok {
-			return fmt.Errorf("%w: show stat has no column %s", ErrMismatch, name)
-		}
-	}
-	m := merge{state: s, column: column, width: len(header), byID: make(map[int]int, len(s.Servers))}
+	m := merge{state: s, column: column, width: width, byID: make(map[int]int, len(s.Servers))}
 	for i, srv := range s.Servers {
 		m.byID[srv.ID] = i
 	}
