@@ -232,6 +232,10 @@ func (c *Client) connectionError(ctx, limited context.Context, err error) *Rende
 	if errors.As(err, &badCert) {
 		return &RenderError{Kind: KindConnect, cause: err, text: text + "; set ca_file to the authority that signed its certificate"}
 	}
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) {
+		return &RenderError{Kind: KindConnect, cause: err, text: "it does not speak TLS: begin url with http://, or name the port that does (" + text + ")"}
+	}
 	return &RenderError{Kind: KindConnect, cause: err, text: text + "; check that it runs and that url is right", retry: true}
 }
 
