@@ -152,6 +152,7 @@ func TestNeverRaisesAWeightOfZero(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		r.wantLog(1, "servers are no longer at weight 0")
+		r.wantLog(0, "somebody else")
 	})
 }
 
@@ -302,6 +303,20 @@ func TestNeverSendsLongLinesToCostlyAlgorithms(t *testing.T) {
 			t.Errorf("perLine(%q) = %d, want %d", algorithm, got, want)
 		}
 	}
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		p.state.Algorithm = "random"
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		r.start()
+		defer r.stop()
+		time.Sleep(10 * time.Second)
+		p.do(p.reloadLocked)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]int{10, 10}, p.lines); diff != "" {
+			t.Errorf("changes a line of the pass and of the reload (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestNeverLeavesHalfAppliedWeightsUnreported(t *testing.T) {
@@ -361,6 +376,46 @@ func TestNeverLosesAWriteThatGotNoAnswer(t *testing.T) {
 		synctest.Wait()
 		r.wantLog(0, "somebody else")
 	})
+}
+
+// TestNeverTakesItsOwnLateWriteForSomebodyElses hangs HAProxy in a write. It
+// carries the line out when it goes on, and nobody waits for the answer then.
+func TestNeverTakesItsOwnLateWriteForSomebodyElses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		late := &lateWrite{fakeHAProxy: p}
+		r.balancer.planes[0].data = late
+		r.start()
+		defer r.stop()
+		time.Sleep(2 * time.Minute)
+		p.do(func() {
+			p.down = nil
+			for _, c := range late.sent {
+				p.server(c.Server).Weight = c.Weight
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		r.wantLog(0, "somebody else")
+		if w := p.weights(); len(late.sent) == 0 || w["s1"] >= w["s2"] {
+			t.Errorf("sent %v, weights %v", late.sent, w)
+		}
+	})
+}
+
+// lateWrite does not answer the first write, nor anything after it.
+type lateWrite struct {
+	*fakeHAProxy
+	sent []haproxy.Change
+}
+
+func (l *lateWrite) SetWeights(ctx context.Context, backend string, changes []haproxy.Change, perLine int) (*haproxy.Outcome, error) {
+	if l.sent != nil {
+		return l.fakeHAProxy.SetWeights(ctx, backend, changes, perLine)
+	}
+	l.do(func() { l.sent, l.down = changes, haproxy.ErrTimeout })
+	return nil, haproxy.ErrTimeout
 }
 
 // lostAnswers takes weights and never says so.

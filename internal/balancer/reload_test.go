@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -225,6 +226,52 @@ func TestForeignWriteDuringHoldIsTakenBackLater(t *testing.T) {
 		}
 		r.wantLog(1, "somebody else has set weights")
 	})
+}
+
+func TestForeignWriteInsideTheDeadbandIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		r.start()
+		defer r.stop()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		want := p.weights()
+		p.do(func() { p.server("s2").Weight-- })
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff(want, p.weights()); diff != "" {
+			t.Errorf("weights (-ours +a pass later):\n%s", diff)
+		}
+	})
+}
+
+func TestReloadOnASocketThatMayNotSetWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		r.balancer.planes[0].data = &readOnlySocket{p}
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		p.do(func() { p.server("s2").InitialWeight = 50; p.reloadLocked() })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		table := r.table(0)
+		if table.Worker.PID != 101 || table.HoldCode == "haproxy" || table.row("s2").AppliedWeight != 50 {
+			t.Errorf("table of worker %d, hold code %q, s2 at %d: want the new worker's, for it can be read",
+				table.Worker.PID, table.HoldCode, table.row("s2").AppliedWeight)
+		}
+		r.wantLog(1, "weights are not all as they were set")
+		r.wantLog(1, "HAProxy has a new worker")
+	})
+}
+
+// readOnlySocket has a level below admin.
+type readOnlySocket struct{ *fakeHAProxy }
+
+func (readOnlySocket) SetWeights(context.Context, string, []haproxy.Change, int) (*haproxy.Outcome, error) {
+	return nil, haproxy.ErrPermission
 }
 
 func TestStaticAlgorithmIsToldOnceUntilTheNextWorker(t *testing.T) {
