@@ -3,6 +3,8 @@ package simulate
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 )
 
 // plotPoints is how many points a curve has at most; each is the mean of the
@@ -25,7 +27,7 @@ func (o *Outcome) Plot(chosen string) (string, error) {
 	}
 	loads := panel{title: "Load of each server", xLabel: "time, hours", yLabel: "load, units a second"}
 	if equal := o.row(Equal); equal != nil && equal != row {
-		loads.lines = append(loads.lines, o.serverLines(equal, "#b9b9b9", 0.8)...)
+		loads.lines = append(loads.lines, o.serverLines(equal, "#9c9c9c", 0.8)...)
 	}
 	loads.lines = append(loads.lines, o.serverLines(row, "#0072b2", 0.9)...)
 	spread := panel{title: "Most loaded server over the mean", xLabel: "time, hours", yLabel: "max/mean", yFrom: 1}
@@ -43,8 +45,8 @@ func (o *Outcome) Plot(chosen string) (string, error) {
 		l.x, l.y = o.thin(r.Results[0].Series)
 		spread.lines = append(spread.lines, l)
 	}
-	title := fmt.Sprintf("%d servers, %d connections, lifetime %v, data %v late", o.Model.Servers, o.Model.Connections,
-		o.Model.Lifetime.Mean, o.Model.Delay())
+	title := fmt.Sprintf("%d servers, %d connections of %v on average, %d balancers that see loads %v late", o.Model.Servers,
+		o.Model.Connections, short(o.Model.Lifetime.Mean), o.Model.Balancers, short(o.Model.Delay()))
 	return renderSVG(title, []panel{loads, spread}), nil
 }
 
@@ -84,4 +86,11 @@ func (o *Outcome) thin(samples []float32) (x, y []float64) {
 		y = append(y, sum/float64(len(part)))
 	}
 	return x, y
+}
+
+// short prints a duration without the zeros at its end.
+func short(d time.Duration) string {
+	s := d.Round(time.Second).String()
+	s = strings.Replace(s, "m0s", "m", 1)
+	return strings.Replace(s, "h0m", "h", 1)
 }

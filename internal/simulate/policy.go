@@ -56,7 +56,7 @@ func DefaultPolicies() []string {
 	return []string{
 		"equal", "leastconn", "random(2)",
 		"limited-proportions:aggressiveness=1", "limited-proportions", "normalised-exponential",
-		"water-fill", "feedback", "integration", "bound",
+		"water-fill", "water-fill@random(1)", "feedback", "integration", "bound",
 	}
 }
 

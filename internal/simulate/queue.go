@@ -31,8 +31,6 @@ func (e event) before(o event) bool {
 	return e.id < o.id
 }
 
-func (q *queue) len() int { return len(q.heap) }
-
 // first is the earliest event; the queue must not be empty.
 func (q *queue) first() event { return q.heap[0] }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
@@ -205,8 +206,11 @@ func (r *Replay) servers(ctx context.Context, p *past, end time.Time) ([]weighti
 }
 
 // names are the servers as a target with {server} needs them: there the
-// daemon's series carry the servers' own names.
+// daemon's series carry the servers' own names. Nil for every other target.
 func (r *Replay) names(series []graphite.Series) []string {
+	if !strings.Contains(r.Backend.Target, "{server}") {
+		return nil
+	}
 	var list []string
 	for i := range series {
 		list = append(list, series[i].Name)

@@ -29,10 +29,10 @@ type panel struct {
 
 // Sizes of a panel in the picture's units, which browsers take for pixels.
 const (
-	svgWidth    = 960
+	plotWidth   = 650
 	panelHeight = 380
 	padLeft     = 76
-	padRight    = 236 // the legend stands there
+	letter      = 6.8 // width of most letters of the legend
 	padTop      = 46
 	padBottom   = 56
 	legendLine  = 19
@@ -41,10 +41,15 @@ const (
 // renderSVG draws panels below each other.
 func renderSVG(title string, panels []panel) string {
 	heights, total := make([]int, len(panels)), 40
+	longest := 0
 	for i, p := range panels {
+		for _, l := range p.lines {
+			longest = max(longest, len(l.name))
+		}
 		heights[i] = max(panelHeight, padTop+legendLine*(p.named()+1))
 		total += heights[i]
 	}
+	svgWidth := padLeft + plotWidth + 56 + int(letter*float64(longest))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, Segoe UI, Helvetica, Arial, sans-serif" font-size="13" fill="#222">
@@ -93,14 +98,14 @@ func (p *panel) draw(b *strings.Builder, top, height int) {
 	x0, x1, y0, y1 := p.bounds()
 	yTicks := ticks(y0, y1, 6)
 	y1 = max(y1, yTicks[len(yTicks)-1])
-	left, right := float64(padLeft), float64(svgWidth-padRight)
+	left, right := float64(padLeft), float64(padLeft+plotWidth)
 	high, low := float64(top+padTop), float64(top+height-padBottom)
 	atX := func(x float64) float64 { return left + (x-x0)/(x1-x0)*(right-left) }
 	atY := func(y float64) float64 { return low - (y-y0)/(y1-y0)*(low-high) }
 
 	fmt.Fprintf(b, "<text x=\"%g\" y=\"%d\" font-weight=\"600\">%s</text>\n", left, top+30, html.EscapeString(p.title))
 	for _, t := range yTicks {
-		fmt.Fprintf(b, "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#e4e4e4\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" dominant-baseline=\"central\">%s</text>\n",
+		fmt.Fprintf(b, "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#e4e4e4\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" dy=\"0.35em\">%s</text>\n",
 			left, atY(t), right, left-8, atY(t), tickLabel(t, yTicks))
 	}
 	xTicks := ticks(x0, x1, 8)
@@ -118,7 +123,7 @@ func (p *panel) draw(b *strings.Builder, top, height int) {
 		if l.name == "" {
 			continue
 		}
-		fmt.Fprintf(b, "<path d=\"M%.1f %.1fh22\" stroke=\"%s\" stroke-width=\"2.5\"%s/><text x=\"%.1f\" y=\"%.1f\" dominant-baseline=\"central\" font-size=\"12\">%s</text>\n",
+		fmt.Fprintf(b, "<path d=\"M%.1f %.1fh22\" stroke=\"%s\" stroke-width=\"2.5\"%s/><text x=\"%.1f\" y=\"%.1f\" dy=\"0.35em\" font-size=\"12\">%s</text>\n",
 			right+14, legend, l.colour, l.dashes(), right+42, legend, html.EscapeString(l.name))
 		legend += legendLine
 	}
