@@ -101,22 +101,24 @@ func (p *pass) explainFeedback(e *entry, s, before, now, log, steps float64) {
 	e.out.because(StepFunction, e.relative, s, p.words.s("; exp of it over the sum of all = ").f(s).end())
 }
 
-func (p *pass) explainShare(e *entry, raw, sum, rest float64) {
-	if e.role == initial {
-		p.words.s("initial weight ")
-	}
-	p.words.f(raw).s(" / sum ").f(sum)
+func (p *pass) explainShare(e *entry, raw, total, rest float64) {
+	p.words.f(raw).s(" / sum ").f(total)
 	if rest != 1 {
-		p.words.s(" * ").f(rest).s(", the part not kept for servers without data")
+		p.words.s(" * ").f(rest).s(", the part that servers without data leave")
 	}
-	p.words.s(" = ").f(e.out.RawShare)
-	e.out.because(StepShare, raw, e.out.RawShare, p.words.end())
+	e.out.because(StepShare, raw, e.out.RawShare, p.words.s(" = ").f(e.out.RawShare).end())
 }
 
-func (p *pass) explainKept(e *entry) {
-	e.out.because(StepShare, e.inForce, e.out.RawShare, p.words.s("keeps the share ").f(e.mem.kept).
-		s(" that it had when its data went away; weight in force ").i(e.server.Weight).s(" / sum ").i(p.inForce).
-		s(" = ").f(e.inForce).end())
+func (p *pass) explainFixed(e *entry) {
+	before := float64(e.server.InitialWeight)
+	if e.role == initial {
+		p.words.s("initial weight ").f(before).s(" over the sum of all")
+	} else {
+		before = e.inForce
+		p.words.s("weight in force ").i(e.server.Weight).s(" / sum ").i(p.inForce).s(" = ").f(before).
+			s("; share kept from when its data went away")
+	}
+	e.out.because(StepShare, before, e.out.RawShare, p.words.s(" = ").f(e.out.RawShare).end())
 }
 
 func (p *pass) explainLimit(e *entry, before, after, limit, ceiling float64) {

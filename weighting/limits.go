@@ -37,14 +37,6 @@ func exceeds(shares, caps []float64) bool {
 	return false
 }
 
-func sum(values []float64) float64 {
-	var s float64
-	for _, v := range values {
-		s += v
-	}
-	return s
-}
-
 // setCaps works out each entry's largest share. Cold caps too tight to hold
 // all connections are widened together, by one factor, up to the share cap of
 // the servers that are not cold: so a backend that has just started as a

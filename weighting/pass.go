@@ -209,8 +209,7 @@ func (p *pass) implausible() (code, why string) {
 	return "", ""
 }
 
-// apply runs the function. Afterwards share holds the function's shares of
-// the entries it weighs (their sum is 1) and the fixed shares of the others.
+// apply runs the function. Afterwards shares sum to 1.
 func (p *pass) apply() {
 	set := &p.c.settings
 	n := p.weighed
@@ -235,7 +234,7 @@ func (p *pass) apply() {
 	default:
 		p.waterFill(share, load, capacity)
 	}
-	p.fixShares()
+	p.share()
 }
 
 func (p *pass) waterFill(share, load, capacity []float64) {
@@ -247,11 +246,8 @@ func (p *pass) waterFill(share, load, capacity []float64) {
 	}
 	h := horizon(p.d.Delay, lifetime)
 	p.d.Gain = float64(lifetime) / float64(h)
-	var sum float64
-	for _, l := range load {
-		sum += l
-	}
-	p.arrivals = sum * float64(h) / float64(lifetime)
+	all := sum(load)
+	p.arrivals = all * float64(h) / float64(lifetime)
 	level := waterLevel(load, capacity, p.arrivals, nil)
 	for i, c := range capacity {
 		share[i] = pour(level, load[i], c)
@@ -264,71 +260,8 @@ func (p *pass) waterFill(share, load, capacity []float64) {
 		}
 	}
 	p.explainFunction(func(w *words, e *entry, s float64) {
-		w.s("new load K = ").f(sum).s(" mean loads * ").seconds(h).s(" / ").seconds(lifetime).s(" = ").f(p.arrivals).
+		w.s("new load K = ").f(all).s(" mean loads * ").seconds(h).s(" / ").seconds(lifetime).s(" = ").f(p.arrivals).
 			s(" fills up to level W = ").f(level).s("; largest of (0, W * capacity ").f(e.capacity).
 			s(" - relative * capacity) = ").f(s)
 	})
-}
-
-// fixShares turns the raw shares of the weighed entries into shares and sets
-// the shares of the others, so that all sum to 1.
-func (p *pass) fixShares() {
-	rest := 1.0
-	var initialWeights, capacity, weighed float64
-	for i := range p.entries {
-		initialWeights += float64(max(p.entries[i].server.InitialWeight, 0))
-		capacity += p.capacities[i]
-		if i < p.weighed {
-			weighed += p.capacities[i]
-		}
-	}
-	raw := slices.Clone(p.shares)
-	var fixed float64
-	for i := p.weighed; i < len(p.entries); i++ {
-		e := &p.entries[i]
-		raw[i], p.shares[i] = float64(e.server.Weight), p.keptShare(e)
-		if e.role == initial {
-			raw[i] = float64(e.server.InitialWeight)
-			p.shares[i] = raw[i] / initialWeights
-		}
-		fixed += p.shares[i]
-	}
-	// The weighed ones are never left with less than a cold server gets.
-	if rest -= fixed; rest < coldCap*weighed/capacity {
-		rest = coldCap * weighed / capacity
-		scale(p.shares[p.weighed:], (1-rest)/fixed)
-	}
-	total := normalise(p.shares[:p.weighed], p.capacities[:p.weighed])
-	scale(p.shares[:p.weighed], rest)
-	for i := range p.entries {
-		e := &p.entries[i]
-		e.out.RawShare = p.shares[i]
-		switch e.role {
-		case held:
-			p.explainKept(e)
-		case initial:
-			p.explainShare(e, raw[i], initialWeights, 1)
-		default:
-			p.explainShare(e, raw[i], total, rest)
-		}
-	}
-}
-
-// keptShare is the share that the weight in force of a held server gives when
-// its data go away. It is remembered, because rounding and min_weight shift
-// the shares in force a little with every write, and that would add up. It is
-// taken anew when servers come or go and when somebody else set the weight.
-func (p *pass) keptShare(e *entry) float64 {
-	m := e.mem
-	ours := p.in.Force != "" || m.asked == e.server.Weight
-	if m.kept == 0 || m.keptAmong != len(p.entries) || !ours {
-		m.kept, m.keptAmong = e.inForce, len(p.entries)
-	}
-	return m.kept
-}
-
-func scale(values []float64, factor float64) {
-	for i := range values {
-		values[i] *= factor
-	}
 }

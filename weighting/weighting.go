@@ -112,7 +112,7 @@ type Input struct {
 	Now        time.Time
 	Servers    []Server      // every server of the backend, any order
 	Lifetime   time.Duration // tauhat, the mean connection lifetime; 0 when unknown
-	LastChange time.Time     // when weights were last written; zero when never
+	LastChange time.Time     // when weights were last written; zero when never: then the deadband does not count
 	// Force says why the weights must be written even inside the deadband (a
 	// reload, a second writer); empty when there is no such reason.
 	Force string
@@ -145,12 +145,12 @@ type Decision struct {
 
 	Fresh       int     // servers in rotation with data
 	InService   int     // servers in rotation
-	Mean        float64 // load a unit of capacity, over servers with data
+	Mean        float64 // load a unit of capacity, over servers with data, as "better" has turned it
 	MaxOverMean float64 // highest relative load, 0 when unknown
 
-	Lifetime time.Duration // tauhat used
+	Lifetime time.Duration // tauhat used; 0 when unknown, which water-fill replaces by an assumed one
 	Delay    time.Duration // d
-	Gain     float64       // k, local gain in force
+	Gain     float64       // k: aggressiveness, tauhat/H of water-fill, one pass's answer of feedback
 	Function Function
 }
 
@@ -158,8 +158,8 @@ type Decision struct {
 type ServerDecision struct {
 	Name     string
 	Relative float64 // load over capacity, over the mean; NaN when unknown
-	RawShare float64 // the function's share before any limit, 0..1
-	Share    float64 // after the limits, 0..1; 0 when out of rotation
+	RawShare float64 // the function's share before any limit, 0..1; 0 for Hold and for a lone server
+	Share    float64 // after all limits: what the weights of this decision give, 0..1; 0 when out of rotation
 	Weight   int     // what should be in force
 	Reasons  []Reason
 }
