@@ -58,7 +58,7 @@ func (p *Program) checkFile(asJSON bool) error {
 		return p.writeJSON(findings)
 	}
 	for _, m := range c.Warnings {
-		fmt.Fprintf(p.Stdout, "%s\n", m)
+		fmt.Fprintf(p.Stdout, "%s:%d: warning: %s: %s\n", m.File, m.Line, m.Key, m.Text)
 	}
 	_, err = fmt.Fprintf(p.Stdout, "%s: %s\n", p.file, findings[0].Found)
 	return err

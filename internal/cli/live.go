@@ -31,6 +31,7 @@ func lookAround(ctx context.Context, c *config.Config, g *progress) ([]finding, 
 	if err != nil {
 		return nil, failed(fmt.Errorf("graphite: %w", err))
 	}
+	defer client.Close()
 	s := &survey{config: c}
 	s.findings = configFindings(c)
 	for _, a := range c.HAProxy.Sockets {
