@@ -15,6 +15,7 @@ type changes struct {
 	weights map[string]int // in force after it
 	moved   int            // weights written, over all tables
 	last    string         // the last change in words; empty when there was none
+	loop    string         // what the loop goes by, in words; empty before its first table
 	trouble string         // why the newest table holds or what failed; empty when all is well
 }
 
@@ -26,6 +27,7 @@ func (c *changes) note(tables []*balancer.Table) {
 		}
 		c.seen = t.Time
 		c.moved += t.Changes
+		c.loop = loopWords(t)
 		c.trouble = t.Fault
 		if c.trouble == "" && t.Verdict == weighting.Hold {
 			c.trouble = "weights are held: " + t.Why
@@ -38,6 +40,15 @@ func (c *changes) note(tables []*balancer.Table) {
 			c.weights[row.Server] = row.AppliedWeight
 		}
 	}
+}
+
+// loopWords tells what decides how strongly the loop reacts.
+func loopWords(t *balancer.Table) string {
+	text := fmt.Sprintf("function %s, data %.1f s old with the wait", t.Function, t.Delay.Seconds())
+	if t.Lifetime > 0 {
+		text += fmt.Sprintf(", mean connection lifetime %.0f s", t.Lifetime.Seconds())
+	}
+	return text + fmt.Sprintf(", gain %.1f", t.Gain)
 }
 
 // words tells the largest of the changes of a table, and why it was made.

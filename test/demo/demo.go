@@ -21,6 +21,10 @@ const (
 // refresh is the time between two pictures of the live view.
 const refresh = 250 * time.Millisecond
 
+// loopStart is when in its phase the loop starts: when Graphite has a whole
+// second of this phase's clients. Before, it would act on the last phase's.
+const loopStart = 2 * time.Second
+
 // Run plays both phases and returns what they came to. When ctx ends early it
 // returns the cause; in every case all that it started has ended and its
 // directory is removed when it returns.
@@ -48,7 +52,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		Rates: ingest.HeavyTailed(), Duration: time.Duration(seconds) * time.Second,
 	}
 	plan := load.Plan()
-	run := &run{rig: r, display: display, plan: plan, seconds: seconds, from: o.measuredFrom()}
+	run := &run{rig: r, display: display, plan: plan, seconds: seconds, from: o.measuredFrom(), offered: offered(plan, seconds)}
 	run.frame = run.firstFrame()
 	result = &Result{
 		Seed: o.Seed, Servers: o.Servers, OpenClients: load.Open, Clients: len(plan),
@@ -69,8 +73,9 @@ type run struct {
 	rig     *rig
 	display display
 	plan    []ingest.Arrival
-	seconds int // of a phase
-	from    int // seconds that don't count
+	seconds int       // of a phase
+	from    int       // seconds that don't count
+	offered []float64 // datapoints a second that the clients send, by second
 	frame   Frame
 }
 
@@ -107,6 +112,11 @@ func (r *run) phase(ctx context.Context, number int) (Measured, error) {
 	failed := make(chan error, 1)
 	if fleet != nil {
 		running.Go(func() {
+			select {
+			case <-playing.Done():
+				return
+			case <-time.After(loopStart):
+			}
 			if err := fleet.Run(playing); err != nil {
 				failed <- err
 			}
@@ -122,7 +132,7 @@ func (r *run) phase(ctx context.Context, number int) (Measured, error) {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	m := measure(r.frame.Phases[number].Name, samples, r.from)
+	m := measure(r.frame.Phases[number].Name, samples, r.from, r.offered)
 	m.Clients, m.WeightsMoved = stats, moved
 	return m, err
 }
@@ -145,7 +155,7 @@ func (r *run) watch(ctx context.Context, number int, fleet *balancer.Fleet, fail
 			for _, b := range fleet.Balancers() {
 				followed.note(b.Tables())
 			}
-			f.Change = followed.last
+			f.Change, f.Loop = followed.last, followed.loop
 		}
 		elapsed := time.Since(start)
 		whole := int(elapsed/time.Second) > len(samples)
@@ -158,7 +168,7 @@ func (r *run) watch(ctx context.Context, number int, fleet *balancer.Fleet, fail
 				f.Bars[i].Weight = w
 			}
 		}
-		if m := measure("", samples, r.from); m.Seconds > 0 {
+		if m := measure("", samples, r.from, r.offered); m.Seconds > 0 {
 			history.Mean = m.MaxMean
 		}
 		f.Left = time.Duration(r.seconds)*time.Second - elapsed

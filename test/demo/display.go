@@ -106,6 +106,9 @@ func (f Frame) plainLine(second int) string {
 		}
 	}
 	s := spreadOf(loads)
+	if s.Max == 0 {
+		return fmt.Sprintf("%3d s  no server received anything\n", second)
+	}
 	line := fmt.Sprintf("%3d s  max/mean %.2f  busiest %s %s/s, average %s/s  weights %s\n", second, s.MaxMean,
 		f.Bars[busiest].Name, thousands(s.Max), thousands(s.Mean), strings.Join(weights, " "))
 	if f.Warning != "" {

@@ -17,6 +17,7 @@ type Frame struct {
 	Left    time.Duration // until the end of this phase
 	Bars    []Bar
 	Change  string // the last change of weights and its reason; empty when there was none
+	Loop    string // what the loop goes by; empty without the loop
 	Warning string // what goes wrong just now; empty when nothing does
 	Footer  string
 }
@@ -69,6 +70,7 @@ func (f Frame) Lines(s Screen) []string {
 		change = append(change, "") // what is below must not jump
 	}
 	out = append(out, change...)
+	out = append(out, cut(f.Loop, width))
 	if f.Warning != "" {
 		out = append(out, p.style(red, cut("! "+f.Warning, width)))
 	}

@@ -42,17 +42,31 @@ type Measured struct {
 	HighestLoad  float64            `json:"highest_load"`    // of any server in any second, datapoints/s
 	MeanLoad     float64            `json:"mean_load"`       // of a server, datapoints/s
 	Seconds      int                `json:"seconds"`         // that count
+	Disturbed    int                `json:"disturbed"`       // seconds that would count, had this machine kept up
 	WeightsMoved int                `json:"weights_changed"` // during the whole phase
 	Clients      ingest.ClientStats `json:"clients"`         // at the end of the phase
 }
 
+// tolerance is how far what the servers receive in a second may lie from what
+// the plan's clients send. Beyond it the machine did not keep up, and how the
+// load was spread in that second says nothing of the weights.
+const tolerance = 0.25
+
 // measure reduces samples (one a second, the loads of all servers) from the
-// given second on.
-func measure(name string, samples [][]float64, from int) Measured {
+// given second on. offered has what the clients send in each second; nil means
+// that every second counts.
+func measure(name string, samples [][]float64, from int, offered []float64) Measured {
 	m := Measured{Name: name}
 	for i, loads := range samples {
 		s := spreadOf(loads)
-		if i < from || math.IsNaN(s.MaxMean) {
+		switch {
+		case i < from:
+			continue
+		case math.IsNaN(s.MaxMean):
+			m.Disturbed++
+			continue
+		case offered != nil && math.Abs(s.Mean*float64(len(loads))/offered[i]-1) > tolerance:
+			m.Disturbed++
 			continue
 		}
 		m.MaxMean += s.MaxMean
@@ -69,6 +83,20 @@ func measure(name string, samples [][]float64, from int) Measured {
 	return m
 }
 
+// offered returns what the clients of a plan send in each second of a phase.
+func offered(plan []ingest.Arrival, seconds int) []float64 {
+	const parts = 4
+	times := make([]time.Duration, seconds*parts)
+	for i := range times {
+		times[i] = time.Duration(2*i+1) * time.Second / (2 * parts)
+	}
+	sums := make([]float64, seconds)
+	for i, rate := range ingest.Offered(plan, times) {
+		sums[i/parts] += rate / parts
+	}
+	return sums
+}
+
 // floor measures what the clients of a plan would come to if each joined the
 // least loaded server, over the same seconds.
 func floor(plan []ingest.Arrival, servers, seconds, from int) Measured {
@@ -76,5 +104,5 @@ func floor(plan []ingest.Arrival, servers, seconds, from int) Measured {
 	for i := range times {
 		times[i] = time.Duration(i+1) * time.Second
 	}
-	return measure("least loaded", ingest.LeastLoaded(plan, servers, times), from)
+	return measure("least loaded", ingest.LeastLoaded(plan, servers, times), from, nil)
 }

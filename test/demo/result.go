@@ -26,7 +26,7 @@ type Result struct {
 func (r *Result) sentence() string {
 	before, after := r.Phases[0], r.Phases[1]
 	if before.Seconds == 0 || after.Seconds == 0 {
-		return "Too short to compare anything: give it a longer --duration."
+		return "Nothing to compare: too short (see --duration), or the machine was too busy to keep up."
 	}
 	over := func(m Measured) string { return fmt.Sprintf("%.0f %%", 100*(m.MaxMean-1)) }
 	if after.MaxMean >= before.MaxMean {
@@ -40,6 +40,27 @@ func (r *Result) sentence() string {
 // Print writes the table before/after, and what to make of it.
 func (r *Result) Print(w io.Writer) error {
 	var out strings.Builder
+	if r.Phases[0].Seconds > 0 && r.Phases[1].Seconds > 0 {
+		out.WriteString(r.table())
+	}
+	fmt.Fprintf(&out, "%s\n", r.Sentence)
+	if r.LeastLoaded > 0 {
+		fmt.Fprintf(&out, "Open connections never move, so nobody gets to 0 %%. For comparison, computed: each of these clients put on the\n"+
+			"server that has the least load at that moment, known exactly and at once, gives %.0f %%.\n", 100*(r.LeastLoaded-1))
+	}
+	fmt.Fprintf(&out, "Each phase played the %d clients of --seed %d; its seconds %d to %d count. Other seeds come out otherwise.\n",
+		r.Clients, r.Seed, r.MeasuredFrom, r.PhaseSeconds)
+	if disturbed := [2]int{r.Phases[0].Disturbed, r.Phases[1].Disturbed}; disturbed != [2]int{} {
+		fmt.Fprintf(&out, "Of these seconds, %d and %d were left out: this machine was too busy and did not keep up with the clients.\n",
+			disturbed[0], disturbed[1])
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// table is before, after and the change from one to the other.
+func (r *Result) table() string {
+	var out strings.Builder
 	before, after := r.Phases[0], r.Phases[1]
 	fmt.Fprintf(&out, "%-38s %14s %17s %8s\n", "", before.Name, after.Name, "change")
 	row := func(name, format string, a, b float64) {
@@ -50,19 +71,13 @@ func (r *Result) Print(w io.Writer) error {
 		fmt.Fprintf(&out, "%-38s %14s %17s %8s\n", name, fmt.Sprintf(format, a), fmt.Sprintf(format, b), change)
 	}
 	row("busiest server over average (max/mean)", "%.2f", before.MaxMean, after.MaxMean)
-	row("  of that, above even (max/mean - 1)", "%.2f", max(before.MaxMean-1, 0), max(after.MaxMean-1, 0))
+	row("  of that, above even (max/mean - 1)", "%.2f", before.MaxMean-1, after.MaxMean-1)
 	row("spread of the loads (CV)", "%.2f", before.CV, after.CV)
 	row("highest load of a server, datapoints/s", "%.0f", before.HighestLoad, after.HighestLoad)
 	row("average load of a server, datapoints/s", "%.0f", before.MeanLoad, after.MeanLoad)
 	fmt.Fprintf(&out, "%-38s %14d %17d\n", "weights changed", before.WeightsMoved, after.WeightsMoved)
-	fmt.Fprintf(&out, "%-38s %14d %17d\n", "connections lost or refused", lost(before), lost(after))
-	fmt.Fprintf(&out, "\n%s\n", r.Sentence)
-	fmt.Fprintf(&out, "Connections never move, so nothing makes it 0: each client put on the least loaded server of its moment would leave %.0f %%.\n",
-		100*max(r.LeastLoaded-1, 0))
-	fmt.Fprintf(&out, "Each phase played the %d clients of --seed %d; seconds %d to %d of each count. Other seeds come out otherwise.\n",
-		r.Clients, r.Seed, r.MeasuredFrom, r.PhaseSeconds)
-	_, err := io.WriteString(w, out.String())
-	return err
+	fmt.Fprintf(&out, "%-38s %14d %17d\n\n", "connections lost or refused", lost(before), lost(after))
+	return out.String()
 }
 
 func lost(m Measured) int64 { return m.Clients.Broken + m.Clients.Refused }

@@ -206,6 +206,9 @@ target   = "aliasByNode(tcp-service.%s-*.datapoints.received, 1)"
 interval = "1s"   # thirty times as fast as the default; so are the next two
 window   = "10s"
 max_age  = "3s"
+# All clients come at once, so that the ages of sessions say nothing yet of how
+# long they stay; HAProxy's counters do.
+sess_limit = 0
 `, r.process.SocketPath, commandTimeout, r.graphite, commandTimeout, backend, backend)
 	return os.WriteFile(r.file, []byte(text), 0o600)
 }

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/ingest"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the view anew")
@@ -22,6 +24,7 @@ func sampleFrame() Frame {
 		Title: "haproxy-weighter demo: 8 servers, 400 long-lived clients at a time, seed 1",
 		Phase: 1, Left: 21700 * time.Millisecond,
 		Change: "ingest-3 100 to 41, because its load is 62 % above the average; 6 other weights with it",
+		Loop:   "function water-fill, data 1.5 s old with the wait, mean connection lifetime 20 s, gain 6.7",
 		Footer: "Ctrl-C ends it. weighter.toml, weighter.log, haproxy/haproxy.cfg: /tmp/haproxy-weighter-demo-1",
 	}
 	f.Phases[0] = PhaseHistory{Name: equalWeights, Seconds: 45, MeanFrom: 15, Mean: 1.5512}
@@ -41,7 +44,7 @@ func sampleFrame() Frame {
 
 func TestFrame(t *testing.T) {
 	first := sampleFrame()
-	first.Phase, first.Change = 0, ""
+	first.Phase, first.Change, first.Loop = 0, "", ""
 	first.Phases[0].Samples, first.Phases[0].Mean = nil, math.NaN()
 	first.Phases[1].Samples, first.Phases[1].Mean = nil, math.NaN()
 	for i := range first.Bars {
@@ -166,14 +169,22 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestMeasureLeavesOutTheStartAndSecondsWithoutLoad(t *testing.T) {
-	got := measure("x", [][]float64{{0, 100}, {0, 0}, {10, 10}, {0, 20}}, 1)
-	want := Measured{Name: "x", MaxMean: 1.5, CV: 0.5, HighestLoad: 20, MeanLoad: 10, Seconds: 2}
+func TestMeasureLeavesOutTheStartAndDisturbedSeconds(t *testing.T) {
+	got := measure("x", [][]float64{{0, 100}, {0, 0}, {10, 10}, {0, 20}, {3, 3}, {30, 0}}, 1, []float64{1, 20, 20, 24, 20, 20})
+	want := Measured{Name: "x", MaxMean: 1.5, CV: 0.5, HighestLoad: 20, MeanLoad: 10, Seconds: 2, Disturbed: 3}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(Measured{Name: "x"}, measure("x", nil, 0)); diff != "" {
+	if diff := cmp.Diff(Measured{Name: "x"}, measure("x", nil, 0, nil)); diff != "" {
 		t.Errorf("nothing measured:\n%s", diff)
+	}
+}
+
+func TestOfferedAveragesEachSecond(t *testing.T) {
+	s := time.Second
+	plan := []ingest.Arrival{{Rate: 8, Lifetime: 2 * s}, {At: s / 2, Rate: 4, Lifetime: s}, {At: 3 * s / 2, Rate: 100, Lifetime: time.Hour}}
+	if diff := cmp.Diff([]float64{10, 60, 100}, offered(plan, 3)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -184,6 +195,7 @@ func TestResultSaysWhatTheNumbersSay(t *testing.T) {
 	tests := map[string]func(r *Result){
 		"result-better": func(*Result) {},
 		"result-worse":  func(r *Result) { r.Phases[0].MaxMean, r.Phases[1].MaxMean = 1.2, 1.25 },
+		"result-busy":   func(r *Result) { r.Phases[1].Disturbed = 4 },
 		"result-short":  func(r *Result) { r.Phases[0], r.Phases[1] = Measured{Name: equalWeights}, Measured{Name: theWeighter} },
 	}
 	for name, change := range tests {

@@ -46,7 +46,9 @@ func (n noticing) Handle(ctx context.Context, r slog.Record) error {
 		var text strings.Builder
 		text.WriteString(r.Message)
 		r.Attrs(func(a slog.Attr) bool {
-			text.WriteString("; " + a.Key + ": " + a.Value.String())
+			if a.Key == "cause" { // the rest is in weighter.log
+				text.WriteString(": " + a.Value.String())
+			}
 			return true
 		})
 		n.warnings.add(r.Time, text.String())

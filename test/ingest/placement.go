@@ -5,6 +5,16 @@ import (
 	"time"
 )
 
+// Offered returns the datapoints a second that the clients of a plan send
+// together at each of the given times, which must be in order.
+func Offered(plan []Arrival, times []time.Duration) []float64 {
+	all := make([]float64, 0, len(times))
+	for _, loads := range LeastLoaded(plan, 1, times) {
+		all = append(all, loads[0])
+	}
+	return all
+}
+
 // LeastLoaded plays a plan without a network: every client joins the server
 // with the lowest load at that moment, loads known exactly and at once. No
 // real policy knows as much, so that the result shows how even the plan's

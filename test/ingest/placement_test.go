@@ -17,9 +17,13 @@ func TestLeastLoaded(t *testing.T) {
 		{At: 4 * s, Rate: 1, Lifetime: 100 * s}, // second: 8
 		{At: 6 * s, Rate: 2, Lifetime: 100 * s}, // the first is empty by now
 	}
-	got := LeastLoaded(plan, 2, []time.Duration{500 * time.Millisecond, 2500 * time.Millisecond, 3 * s, 5 * s, 6 * s, 7 * s, 1000 * s})
+	times := []time.Duration{500 * time.Millisecond, 2500 * time.Millisecond, 3 * s, 5 * s, 6 * s, 7 * s, 1000 * s}
+	got := LeastLoaded(plan, 2, times)
 	want := [][]float64{{10, 4}, {10, 12}, {10, 7}, {0, 8}, {2, 8}, {2, 8}, {0, 0}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if diff := cmp.Diff([]float64{14, 22, 17, 8, 10, 10, 0}, Offered(plan, times)); diff != "" {
+		t.Errorf("offered:\n%s", diff)
 	}
 }
