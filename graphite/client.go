@@ -241,8 +241,12 @@ func (c *Client) read(ctx, limited context.Context, resp *http.Response) ([]byte
 	n, err := b.ReadFrom(io.LimitReader(resp.Body, limit))
 	if err == nil && n == limit {
 		var one [1]byte
-		if extra, _ := io.ReadFull(resp.Body, one[:]); extra > 0 {
+		extra, end := io.ReadFull(resp.Body, one[:])
+		if extra > 0 {
 			return nil, tooLarge
+		}
+		if end != io.EOF {
+			err = end
 		}
 	}
 	if err != nil {

@@ -86,7 +86,6 @@ func (d *decoder) series() (s Series, shape, ok bool) {
 	}
 	d.badString = false
 	named, pointed := false, false
-	s.Fault = ""
 	var nameFault, pointFault string
 	d.at++
 	ok = d.list('}', func() bool {
@@ -94,7 +93,7 @@ func (d *decoder) series() (s Series, shape, ok bool) {
 		if !ok {
 			return false
 		}
-		switch key {
+		switch string(key) { // a conversion that doesn't allocate
 		case "target":
 			named = true
 			s.Name, nameFault, ok = d.name()
@@ -107,6 +106,8 @@ func (d *decoder) series() (s Series, shape, ok bool) {
 		return ok
 	})
 	switch {
+	case d.badString:
+		s.Fault = "it contains an escape that JSON does not know: give it a plain name, with aliasByNode or alias"
 	case !pointed:
 		s.Fault = "it has no datapoints"
 	case pointFault != "":
@@ -115,29 +116,18 @@ func (d *decoder) series() (s Series, shape, ok bool) {
 		s.Fault = "it has no name"
 	case nameFault != "":
 		s.Fault = nameFault
-	case d.badString:
-		s.Fault = "it contains an escape that JSON does not know"
 	}
 	return s, pointed && pointFault == "", ok
 }
 
 // key reads `"key" :`. A key with odd escapes matches nothing.
-func (d *decoder) key() (string, bool) {
-	if d.peek() != '"' {
-		return "", false
-	}
-	raw, ok := d.quoted()
-	if !ok {
-		return "", false
+func (d *decoder) key() ([]byte, bool) {
+	raw, ok := d.label()
+	if !ok || bytes.IndexByte(raw, '\\') < 0 {
+		return bytes.Trim(raw, `"`), ok
 	}
 	key, _ := unquote(raw)
-	d.space()
-	if d.peek() != ':' {
-		return "", false
-	}
-	d.at++
-	d.space()
-	return key, true
+	return []byte(key), true
 }
 
 // name reads the value of "target". A bad alias makes it a number or a list,
@@ -149,14 +139,12 @@ func (d *decoder) name() (name, fault string, ok bool) {
 		name = clip(string(d.body[start:d.at]), 80)
 		return name, fmt.Sprintf("its name is %s, not a text: check alias() in the target", name), ok
 	}
-	was := d.badString
 	raw, ok := d.quoted()
-	d.badString = was // told by unquote, in better words
 	name, sound := unquote(raw)
-	if ok && !sound {
-		name = clip(string(raw), 80)
-		fault = "its name contains an escape that JSON does not know: use aliasByNode or alias for a plain name"
-	} else if name == "" {
+	if !sound { // quoted has set badString, which makes the fault
+		return clip(string(raw), 80), "", ok
+	}
+	if name == "" {
 		fault = "its name is empty: check the node number of aliasByNode in the target"
 	}
 	return name, fault, ok
@@ -273,13 +261,12 @@ func (d *decoder) pointValue() (v float64, inRange, ok bool) {
 }
 
 // faultDuplicates marks the series that share a name: there is no telling which
-// of them is the server's, and the last one is as wrong as the first.
+// of them is the server's, and the last one is as wrong as the first. A series
+// with another fault counts: it is there, and it has the name.
 func faultDuplicates(series []Series) {
 	count := make(map[string]int, len(series))
 	for i := range series {
-		if series[i].Fault == "" {
-			count[series[i].Name]++
-		}
+		count[series[i].Name]++
 	}
 	if len(count) == len(series) {
 		return

@@ -85,19 +85,8 @@ func (s *scanner) value(depth int) bool {
 	case '{':
 		s.at++
 		return s.list('}', func() bool {
-			if s.peek() != '"' {
-				return false
-			}
-			if _, ok := s.quoted(); !ok {
-				return false
-			}
-			s.space()
-			if s.peek() != ':' {
-				return false
-			}
-			s.at++
-			s.space()
-			return s.value(depth + 1)
+			_, ok := s.label()
+			return ok && s.value(depth+1)
 		})
 	case 't':
 		return s.literal("true")
@@ -116,6 +105,21 @@ func (s *scanner) value(depth int) bool {
 	}
 	_, _, ok := s.number()
 	return ok
+}
+
+// label reads a key of an object with its colon and returns it with its quotes.
+func (s *scanner) label() ([]byte, bool) {
+	if s.peek() != '"' {
+		return nil, false
+	}
+	raw, ok := s.quoted()
+	s.space()
+	if !ok || s.peek() != ':' {
+		return nil, false
+	}
+	s.at++
+	s.space()
+	return raw, true
 }
 
 // quoted reads a string and returns it with its quotes.
