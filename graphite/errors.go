@@ -58,7 +58,7 @@ type mask struct{ replacer *strings.Replacer }
 // minMasked spares short header values and parts of the address: "1" as a
 // tenant is no secret, and a text without its 1s is no help. Passwords and tokens
 // are masked at any length.
-const minMasked = 4
+const minMasked = 3
 
 func newMask(config *Config, e endpoint) mask {
 	secrets := []string{config.Password, config.BearerToken}
@@ -66,7 +66,7 @@ func newMask(config *Config, e endpoint) mask {
 		pair := config.Username + ":" + config.Password
 		secrets = append(secrets, pair, base64.StdEncoding.EncodeToString([]byte(pair)))
 	}
-	public := []string{e.url.Path, e.url.EscapedPath(), e.url.RawQuery}
+	public := []string{config.Username, e.url.Path, e.url.EscapedPath(), e.url.RawQuery}
 	public = append(public, strings.Split(e.url.Path, "/")...)
 	for _, values := range e.url.Query() {
 		public = append(public, values...)

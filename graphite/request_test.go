@@ -219,7 +219,7 @@ func TestRequestUsesNoProxy(t *testing.T) {
 // Nothing secret may be in any error, even when the server repeats all it was
 // sent or the network's own error names the address.
 func TestErrorsHoldNoSecret(t *testing.T) {
-	secrets := []string{"pAssw0rd&1", "pAssw0rd", "tok3n-abc", "4cc3ss-k3y", "qu3ry-v4lue", "h3ader-v4lue", "ann:", "YW5uOnBBc3N3MHJkJjE="}
+	secrets := []string{"pAssw0rd&1", "pAssw0rd", "tok3n-abc", "4cc3ss-k3y", "qu3ry-v4lue", "h3ader-v4lue", "ann", "YW5uOnBBc3N3MHJkJjE="}
 	echo := func(status int, contentType string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			text := "Exception: " + r.URL.String() + " " + r.URL.Query().Get("key")
