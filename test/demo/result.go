@@ -43,40 +43,54 @@ func (r *Result) Print(w io.Writer) error {
 	if r.Phases[0].Seconds > 0 && r.Phases[1].Seconds > 0 {
 		out.WriteString(r.table())
 	}
-	fmt.Fprintf(&out, "%s\n", r.Sentence)
-	if r.LeastLoaded > 0 {
-		fmt.Fprintf(&out, "Open connections never move, so nobody gets to 0 %%. For comparison, computed: each of these clients put on the\n"+
-			"server that has the least load at that moment, known exactly and at once, gives %.0f %%.\n", 100*(r.LeastLoaded-1))
-	}
-	fmt.Fprintf(&out, "Each phase played the %d clients of --seed %d; its seconds %d to %d count. Other seeds come out otherwise.\n",
-		r.Clients, r.Seed, r.MeasuredFrom, r.PhaseSeconds)
-	if disturbed := [2]int{r.Phases[0].Disturbed, r.Phases[1].Disturbed}; disturbed != [2]int{} {
-		fmt.Fprintf(&out, "Of these seconds, %d and %d were left out: this machine was too busy and did not keep up with the clients.\n",
-			disturbed[0], disturbed[1])
+	for _, paragraph := range r.remarks() {
+		for _, line := range wrap(paragraph, resultWidth, len(paragraph)) {
+			out.WriteString(strings.TrimLeft(line, " ") + "\n")
+		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// resultWidth is the width of the table, in columns.
+const resultWidth = 78
+
+// remarks are what to make of the table, a paragraph each.
+func (r *Result) remarks() []string {
+	remarks := []string{r.Sentence}
+	if r.LeastLoaded > 0 {
+		remarks = append(remarks, fmt.Sprintf("Open connections never move, so nobody gets to 0 %%. For comparison, computed: "+
+			"each of these clients put on the server that has the least load at that moment, known exactly and at once, gives %.0f %%.",
+			100*(r.LeastLoaded-1)))
+	}
+	remarks = append(remarks, fmt.Sprintf("Each phase played the %d clients of --seed %d; its seconds %d to %d count. Other seeds come out otherwise.",
+		r.Clients, r.Seed, r.MeasuredFrom, r.PhaseSeconds))
+	if disturbed := [2]int{r.Phases[0].Disturbed, r.Phases[1].Disturbed}; disturbed != [2]int{} {
+		remarks = append(remarks, fmt.Sprintf("Of these seconds, %d and %d were left out: this machine was too busy and did not keep up with the clients.",
+			disturbed[0], disturbed[1]))
+	}
+	return remarks
 }
 
 // table is before, after and the change from one to the other.
 func (r *Result) table() string {
 	var out strings.Builder
 	before, after := r.Phases[0], r.Phases[1]
-	fmt.Fprintf(&out, "%-38s %14s %17s %8s\n", "", before.Name, after.Name, "change")
+	fmt.Fprintf(&out, "%-38s %13s %16s %8s\n", "", before.Name, after.Name, "change")
 	row := func(name, format string, a, b float64) {
 		change := "-"
 		if a > 0 {
 			change = fmt.Sprintf("%+.0f %%", 100*(b/a-1))
 		}
-		fmt.Fprintf(&out, "%-38s %14s %17s %8s\n", name, fmt.Sprintf(format, a), fmt.Sprintf(format, b), change)
+		fmt.Fprintf(&out, "%-38s %13s %16s %8s\n", name, fmt.Sprintf(format, a), fmt.Sprintf(format, b), change)
 	}
 	row("busiest server over average (max/mean)", "%.2f", before.MaxMean, after.MaxMean)
 	row("  of that, above even (max/mean - 1)", "%.2f", before.MaxMean-1, after.MaxMean-1)
 	row("spread of the loads (CV)", "%.2f", before.CV, after.CV)
 	row("highest load of a server, datapoints/s", "%.0f", before.HighestLoad, after.HighestLoad)
 	row("average load of a server, datapoints/s", "%.0f", before.MeanLoad, after.MeanLoad)
-	fmt.Fprintf(&out, "%-38s %14d %17d\n", "weights changed", before.WeightsMoved, after.WeightsMoved)
-	fmt.Fprintf(&out, "%-38s %14d %17d\n\n", "connections lost or refused", lost(before), lost(after))
+	fmt.Fprintf(&out, "%-38s %13d %16d\n", "weights changed", before.WeightsMoved, after.WeightsMoved)
+	fmt.Fprintf(&out, "%-38s %13d %16d\n\n", "connections lost or refused", lost(before), lost(after))
 	return out.String()
 }
 
