@@ -12,6 +12,7 @@ type Controller struct {
 	timing   Timing
 	servers  map[string]*memory
 	passes   int
+	began    time.Time // first pass
 	last     time.Time // of the last pass
 	seen     time.Time // when any server last had data; of the first pass before that
 	usual    usualTotal
@@ -81,7 +82,7 @@ func (c *Controller) begin(in Input) *pass {
 	if p.known {
 		p.elapsed = max(in.Now.Sub(c.last), 0)
 	} else {
-		c.seen = in.Now
+		c.began, c.seen = in.Now, in.Now
 	}
 	c.passes++
 	c.last = in.Now

@@ -272,8 +272,10 @@ func TestDeadband(t *testing.T) {
 }
 
 func TestDeadbandEndsTenMinutesAfterTheLastWrite(t *testing.T) {
-	r := newRig(t, settings(LimitedProportions), 100, 100, 100, 100)
+	r := newRig(t, settings(LimitedProportions), 100, 150, 100, 100)
 	r.pass()
+	r.server(1).Load = 100
+	wantVerdict(t, r.pass(), Write)
 	r.server(1).Load = 101
 	wantVerdict(t, r.passes(19), Keep)
 	d := r.pass()
@@ -282,9 +284,17 @@ func TestDeadbandEndsTenMinutesAfterTheLastWrite(t *testing.T) {
 	wantVerdict(t, r.passes(50), Keep) // the same weights are not written again
 }
 
-func TestTheFirstWriteIgnoresTheDeadband(t *testing.T) {
+func TestTheStartIsNoReasonToWrite(t *testing.T) {
 	r := newRig(t, settings(LimitedProportions), 100, 101, 100, 100)
-	wantVerdict(t, r.pass(), Write)
+	wantVerdict(t, r.passes(20), Keep)
+	wantVerdict(t, r.pass(), Write) // 10 min after the first pass
+}
+
+func TestAnotherScaleOfTheSameSharesIsNotWritten(t *testing.T) {
+	r := newRig(t, settings(LimitedProportions), 100, 100, 100, 100)
+	d := r.passes(100)
+	wantVerdict(t, d, Keep)
+	wantWeights(t, d, 100, 100, 100, 100)
 }
 
 func TestGarbageLoadsAreMissing(t *testing.T) {

@@ -110,10 +110,15 @@ func (p *pass) explainShare(e *entry, raw, total, rest float64) {
 }
 
 func (p *pass) explainFixed(e *entry) {
-	before := float64(e.server.InitialWeight)
-	if e.role == initial {
+	var before float64
+	switch e.role {
+	case initial:
+		before = float64(e.server.InitialWeight)
 		p.words.s("initial weight ").f(before).s(" over the sum of all")
-	} else {
+	case neutral:
+		before = e.capacity
+		p.words.s("capacity ").f(before).s(" / sum ").f(sum(p.capacities))
+	default:
 		before = e.inForce
 		p.words.s("weight in force ").i(e.server.Weight).s(" / sum ").i(p.inForce).s(" = ").f(before).
 			s("; share kept from when its data went away")

@@ -23,9 +23,8 @@ func TestMissingKeepsItsWeightThenCountsAsAverage(t *testing.T) {
 	d := r.pass()
 	wantVerdict(t, d, Write)
 	wantReason(t, d, 3, StepMissing, "counts as average")
-	// Server 1 has load 100, the mean of the others is 95: near the average.
-	if w, average := d.Servers[3].Weight, d.Servers[1].Weight; w < average || w > average+average/5 {
-		t.Fatalf("weight %d, want a little above %d, an average server's", w, average)
+	if share := d.Servers[3].Share; math.Abs(share-0.2) > 0.002 {
+		t.Fatalf("share %.4f, want the fair one of five servers", share)
 	}
 
 	r.server(3).Load = 120
@@ -33,6 +32,19 @@ func TestMissingKeepsItsWeightThenCountsAsAverage(t *testing.T) {
 	d = r.pass()
 	if d.reason(3, StepMissing) != nil || d.Servers[3].Weight != weight {
 		t.Fatalf("with two data points: weight %d, want %d again; %+v", d.Servers[3].Weight, weight, d.Servers[3].Reasons)
+	}
+}
+
+// With a gain this high an average load would leave nothing for the server.
+func TestMissingGetsTheFairShareHoweverHighTheGain(t *testing.T) {
+	for _, f := range []Function{WaterFill, LimitedProportions, NormalisedExponential} {
+		r := newRig(t, settings(f), 80, 97, 98, 100)
+		r.server(0).Load = math.NaN()
+		d := r.passes(30)
+		wantReason(t, d, 0, StepMissing, "counts as average")
+		if share := d.Servers[0].Share; math.Abs(share-0.25) > 0.01 {
+			t.Errorf("%s: share %.4f, want the fair one of four servers", f, share)
+		}
 	}
 }
 

@@ -11,13 +11,10 @@ type role uint8
 
 const (
 	measured role = iota // has data that count
-	neutral              // counts as average
+	neutral              // gets the fair share, as an average server would
 	held                 // keeps the share that its weight in force gives
 	initial              // gets the share that the initial weights give
 )
-
-// weighed tells whether the function decides the share.
-func (r role) weighed() bool { return r == measured || r == neutral }
 
 // entry is a server in rotation during one pass.
 type entry struct {
@@ -39,6 +36,15 @@ type entry struct {
 }
 
 func (e *entry) isCold() bool { return !math.IsInf(e.cold, 1) }
+
+// weighs tells whether the function decides the share. A neutral server is
+// left out of it: put in as one of average load it would come out wherever the
+// function puts the average, and with water-fill a long lifetime makes that
+// nothing at all as soon as somebody is below it. feedback knows how to freeze
+// a server, so there it stays in.
+func (p *pass) weighs(r role) bool {
+	return r == measured || r == neutral && p.c.settings.Function == Feedback
+}
 
 // pass is the work of one Decide.
 type pass struct {
@@ -69,7 +75,7 @@ type pass struct {
 // measure works out the mean, the relative loads, the delay and the lifetime.
 func (p *pass) measure() {
 	slices.SortStableFunc(p.entries, func(a, b entry) int {
-		return boolRank(a.role.weighed()) - boolRank(b.role.weighed())
+		return boolRank(p.weighs(a.role)) - boolRank(p.weighs(b.role))
 	})
 	n := len(p.entries)
 	room := make([]float64, 5*n)
@@ -84,7 +90,7 @@ func (p *pass) measure() {
 		e := &p.entries[i]
 		p.capacities[i] = e.capacity
 		p.inForce += e.server.Weight
-		if e.role.weighed() {
+		if p.weighs(e.role) {
 			p.weighed++
 		}
 		if e.role == measured {

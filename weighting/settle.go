@@ -2,6 +2,10 @@ package weighting
 
 import "math"
 
+// sameShare is the difference of shares, in fair shares, that is only rounding
+// of floating point: weights of 100 and 100 say the same as 256 and 256.
+const sameShare = 1e-9
+
 // settle chooses between Write and Keep. The deadband looks at the change that
 // is wanted, not at the part of it that max_step allows: small steps would
 // never leave it.
@@ -25,14 +29,21 @@ func (p *pass) settle() *Decision {
 		change := math.Abs(float64(e.wanted)/float64(weights)-e.inForce) * total / e.capacity
 		largest = max(largest, change)
 	}
-	since := p.in.Now.Sub(p.in.LastChange)
+	// With nothing written yet, a controller counts from its first pass: the
+	// start of the program is no reason to write.
+	written := p.in.LastChange
+	if written.IsZero() {
+		written = p.c.began
+	}
+	since := p.in.Now.Sub(written)
+	if largest < sameShare {
+		return p.keep(p.notice + "the weights in force give the shares wanted")
+	}
 	p.words.s(p.notice).s("largest change of a share is ").f(largest * 100).s(" % of the fair share, deadband ").f(set.Deadband * 100).s(" %")
 	switch {
 	case largest > set.Deadband:
 	case p.in.Force != "":
 		p.words.s("; written all the same: ").s(p.in.Force)
-	case p.in.LastChange.IsZero():
-		p.words.s("; written all the same: no weight was written before")
 	case since >= p.c.timing.Rewrite:
 		p.words.s("; written all the same: last written ").seconds(since).s(" ago")
 	default:

@@ -1,7 +1,8 @@
 package weighting
 
 // share turns the raw shares of the weighed entries into parts of what the
-// others leave: those keep their share, or get that of their initial weight.
+// others leave: those keep their share, or get the fair one, or that of their
+// initial weight.
 func (p *pass) share() {
 	n := p.weighed
 	rest := 1 - p.fixShares()
@@ -26,14 +27,18 @@ func (p *pass) share() {
 
 // fixShares sets the shares that the function has no say in, and returns their sum.
 func (p *pass) fixShares() float64 {
+	capacity := sum(p.capacities)
 	var initialWeights float64
 	for i := range p.entries {
 		initialWeights += float64(max(p.entries[i].server.InitialWeight, 0))
 	}
 	for i := p.weighed; i < len(p.entries); i++ {
-		if e := &p.entries[i]; e.role == initial {
+		switch e := &p.entries[i]; e.role {
+		case initial:
 			p.shares[i] = float64(e.server.InitialWeight) / initialWeights
-		} else {
+		case neutral:
+			p.shares[i] = e.capacity / capacity
+		default:
 			p.shares[i] = p.keptShare(e)
 		}
 	}
