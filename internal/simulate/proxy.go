@@ -24,13 +24,17 @@ type proxy struct {
 	lifetime   time.Duration // tauhat
 	asked      float64       // when the sessions' ages were last read
 	delay      time.Duration // d of the last pass
-	gain       float64       // k of the last pass
 	little     weighting.Little
-	writes     int
-	changes    int
-	churn      float64
-	heldPasses int
-	passes     int
+	tally      tally
+}
+
+// tally is what a balancer's passes of the measured time add up to.
+type tally struct {
+	passes, held    int
+	writes, changes int
+	churn           float64
+	lifetime, delay float64 // seconds
+	gain            float64
 }
 
 func newProxy(w *world, phases, draws *rand.Rand) *proxy {
@@ -89,10 +93,13 @@ func (b *proxy) pass(w *world) {
 	in := w.input(b)
 	in.Lifetime = b.estimate(w, in)
 	d := b.controller.Decide(in)
-	b.delay, b.gain = d.Delay, d.Gain
-	b.passes++
+	b.delay = d.Delay
+	b.tally.passes++
+	b.tally.lifetime += b.lifetime.Seconds()
+	b.tally.delay += d.Delay.Seconds()
+	b.tally.gain += d.Gain
 	if d.Verdict == weighting.Hold {
-		b.heldPasses++
+		b.tally.held++
 	}
 	if d.Verdict != weighting.Write {
 		return
@@ -103,13 +110,13 @@ func (b *proxy) pass(w *world) {
 			continue
 		}
 		changed++
-		b.churn += math.Abs(float64(s.Weight - b.weights[i]))
+		b.tally.churn += math.Abs(float64(s.Weight - b.weights[i]))
 		b.weights[i] = s.Weight
 		b.algorithm.setWeight(i, s.Weight)
 	}
 	if changed > 0 {
-		b.writes++
-		b.changes += changed
+		b.tally.writes++
+		b.tally.changes += changed
 		b.lastChange = in.Now
 	}
 }

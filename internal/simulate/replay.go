@@ -61,6 +61,9 @@ type ReplayServer struct {
 // maxRecording is the largest recording that is read.
 const maxRecording = 1 << 30
 
+// nowhere stands for the address that a recording has not.
+const nowhere = "http://recording"
+
 // ReadRecording decodes a render answer (format=json) just as the daemon does.
 func ReadRecording(ctx context.Context, in io.Reader) ([]graphite.Series, error) {
 	body, err := io.ReadAll(io.LimitReader(in, maxRecording+1))
@@ -70,14 +73,14 @@ func ReadRecording(ctx context.Context, in io.Reader) ([]graphite.Series, error)
 	if len(body) > maxRecording {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxRecording)
 	}
-	client, err := graphite.NewClient(graphite.Config{URL: "http://recording", MaxBody: maxRecording, Transport: recording(body)})
+	client, err := graphite.NewClient(graphite.Config{URL: nowhere, MaxBody: maxRecording, Transport: recording(body)})
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
 	answer, err := client.Render(ctx, graphite.Request{Targets: []string{"recording"}, Window: time.Hour})
 	if err != nil {
-		return nil, err
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "graphite at "+nowhere+": "))
 	}
 	if len(answer.Series) == 0 {
 		return nil, errors.New("it holds no series")

@@ -97,7 +97,7 @@ func runOne(ctx context.Context, m *Model, p *Policy, s *script, seed uint64, tr
 		return Result{}, err
 	}
 	for _, b := range w.balancers {
-		b.churn, b.writes, b.changes, b.passes, b.heldPasses = 0, 0, 0, 0, 0
+		b.tally = tally{}
 	}
 	w.watch = watch{on: true, traced: trace, drawn: make([]float64, m.Servers)}
 	if trace {

@@ -65,6 +65,7 @@ type Result struct {
 	Writes    float64 `json:"writes"`    // passes that wrote, a minute and balancer
 	Changes   float64 `json:"changes"`   // weights written, a minute and balancer
 	Held      float64 `json:"held"`      // fraction of passes that held
+	// Means over the passes of what the function was told and what it made of it.
 	Lifetime  float64 `json:"lifetime_seconds"`
 	Delay     float64 `json:"delay_seconds"`
 	LocalGain float64 `json:"local_gain"`
@@ -93,13 +94,15 @@ func (w *world) result(minutes float64) Result {
 	r.Series, r.Loads, r.Most = h.imbalance, h.loads, h.drawn
 	b := float64(len(w.balancers))
 	for _, x := range w.balancers {
-		r.Churn += x.churn / minutes / b
-		r.Writes += float64(x.writes) / minutes / b
-		r.Changes += float64(x.changes) / minutes / b
-		r.Held += float64(x.heldPasses) / max(1, float64(x.passes)) / b
-		r.Lifetime += x.lifetime.Seconds() / b
-		r.Delay += x.delay.Seconds() / b
-		r.LocalGain += x.gain / b
+		t := &x.tally
+		passes := max(1, float64(t.passes)) * b
+		r.Churn += t.churn / minutes / b
+		r.Writes += float64(t.writes) / minutes / b
+		r.Changes += float64(t.changes) / minutes / b
+		r.Held += float64(t.held) / passes
+		r.Lifetime += t.lifetime / passes
+		r.Delay += t.delay / passes
+		r.LocalGain += t.gain / passes
 	}
 	return r
 }
