@@ -23,7 +23,7 @@ func sampleFrame() Frame {
 	f := Frame{
 		Title: "haproxy-weighter demo: 8 servers, 400 long-lived clients at a time, seed 1",
 		Phase: 1, Left: 21700 * time.Millisecond,
-		Change: "ingest-3 100 to 41, because its load is 62 % above the average; 6 other weights with it",
+		Change: "ingest-3 100 to 41, because its load is 62 % above the average; weights changed together: 7",
 		Loop:   "function water-fill, data 1.5 s old with the wait, mean connection lifetime 20 s, gain 6.7",
 		Footer: "Ctrl-C ends it. weighter.toml, weighter.log, haproxy/haproxy.cfg: /tmp/haproxy-weighter-demo-1",
 	}

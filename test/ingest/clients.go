@@ -36,12 +36,12 @@ type Clients struct {
 
 // ClientStats counts what became of the clients so far.
 type ClientStats struct {
-	Open     int64 // connected now
-	Started  int64 // connected ever
-	Finished int64 // lived to the end of their lifetime
-	Refused  int64 // could not connect
-	Broken   int64 // lost their connection before the end of their lifetime
-	Sent     int64 // datapoints
+	Open     int64 `json:"open"`     // connected now
+	Started  int64 `json:"started"`  // connected ever
+	Finished int64 `json:"finished"` // lived to the end of their lifetime
+	Refused  int64 `json:"refused"`  // could not connect
+	Broken   int64 `json:"broken"`   // lost their connection before the end of their lifetime
+	Sent     int64 `json:"sent"`     // datapoints
 }
 
 // Stats returns the counts; it may be called while Run runs.
