@@ -2,10 +2,8 @@ package haproxy
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -127,8 +125,9 @@ func parseServers(l *lines, backend string) ([]Server, int, error) {
 		return nil, 0, err
 	}
 	servers, id := make([]Server, 0, len(block)-2), 0
+	fields := make([]string, 0, len(header)+1)
 	for _, line := range block[2:] {
-		fields := strings.Fields(line)
+		fields = splitWords(fields[:0], line)
 		if len(fields) < len(header) {
 			return nil, 0, fmt.Errorf("%w: a line of show servers state has %d of %d columns: %s", ErrMismatch, len(fields), len(header), cut(line))
 		}
@@ -150,7 +149,7 @@ func parseServers(l *lines, backend string) ([]Server, int, error) {
 func parseServer(n *numbers, column map[string]int, fields []string) Server {
 	number := func(name string) int { return int(n.parse(name, fields[column[name]])) }
 	s := Server{
-		Name:          fields[column["srv_name"]],
+		Name:          strings.Clone(fields[column["srv_name"]]), // a table outlives the reply
 		ID:            number("srv_id"),
 		Op:            OpState(number("srv_op_state")),
 		Admin:         AdminState(number("srv_admin_state")),
@@ -195,12 +194,7 @@ func mergeStat(s *State, block []string) error {
 	if len(block) == 0 || !strings.HasPrefix(block[0], "# pxname,") {
 		return classifyOr(block, ErrMismatch)
 	}
-	r := csv.NewReader(strings.NewReader(strings.Join(block, "\n")[2:]))
-	r.FieldsPerRecord = -1
-	header, err := r.Read()
-	if err != nil {
-		return fmt.Errorf("%w: show stat: %w", ErrMismatch, err)
-	}
+	header := strings.Split(block[0][2:], ",")
 	width := len(header)
 	column, err := columns("show stat", header, statColumns[:])
 	if err != nil {
@@ -210,18 +204,16 @@ func mergeStat(s *State, block []string) error {
 	for i, srv := range s.Servers {
 		m.byID[srv.ID] = i
 	}
-	for {
-		row, err := r.Read()
-		if err == io.EOF {
-			return m.end()
-		}
-		if err != nil {
-			return fmt.Errorf("%w: show stat: %w", ErrMismatch, err)
+	row := make([]string, 0, width+1)
+	for rest := block[1:]; len(rest) > 0; {
+		if row, rest, err = splitRow(row[:0], rest); err != nil {
+			return err
 		}
 		if err := m.row(row); err != nil {
 			return err
 		}
 	}
+	return m.end()
 }
 
 // merge brings rows of "show stat" and servers together, by the servers' numbers.
