@@ -12,17 +12,19 @@ import (
 
 // splitWords appends the words of a line, which blanks separate, to dst.
 func splitWords(dst []string, line string) []string {
-	for {
-		line = strings.TrimLeft(line, " \t")
-		if line == "" {
-			return dst
+	begin := -1
+	for i := range len(line) {
+		switch blank := line[i] == ' ' || line[i] == '\t'; {
+		case blank && begin >= 0:
+			dst, begin = append(dst, line[begin:i]), -1
+		case !blank && begin < 0:
+			begin = i
 		}
-		end := strings.IndexAny(line, " \t")
-		if end < 0 {
-			return append(dst, line)
-		}
-		dst, line = append(dst, line[:end]), line[end:]
 	}
+	if begin >= 0 {
+		dst = append(dst, line[begin:])
+	}
+	return dst
 }
 
 // splitRow appends the fields of the first row of block to dst and returns what
@@ -32,11 +34,11 @@ func splitRow(dst, block []string) (row, rest []string, err error) {
 	line, rest := block[0], block[1:]
 	for {
 		if !strings.HasPrefix(line, `"`) {
-			field, after, more := strings.Cut(line, ",")
-			if dst = append(dst, field); !more {
-				return dst, rest, nil
+			end := strings.IndexByte(line, ',')
+			if end < 0 {
+				return append(dst, line), rest, nil
 			}
-			line = after
+			dst, line = append(dst, line[:end]), line[end+1:]
 			continue
 		}
 		end := closingQuote(line)
