@@ -37,8 +37,11 @@ lint:
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
-bench:
+# What the daemon costs, beside what HAProxy needs for the same commands; then
+# the benchmarks of single functions.
+bench: build
 	@test/deps/install haproxy
+	$(GO) run ./test/bench $(BENCH_FLAGS)
 	$(GO) test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) ./...
 
 # Each fuzz target of each package in turn, for FUZZ_TIME.

@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"test/demo":         {"test/haproxyproc", "test/ingest", "test/memgraphite", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/scripts":      {},
 	"test/e2e":          {},
-	"test/bench":        {},
+	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 }
 
 // onlyImporters are the packages that may import a library at all, so that it
