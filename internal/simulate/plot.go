@@ -25,29 +25,29 @@ func (o *Outcome) Plot(chosen string) (string, error) {
 	if row == nil {
 		return "", fmt.Errorf("the plot shows policy %q, which was not run", chosen)
 	}
-	loads := panel{title: "Load of each server", xLabel: "time, hours", yLabel: "load, units a second"}
+	loads := Panel{Title: "Load of each server", XLabel: "time, hours", YLabel: "load, units a second"}
 	if equal := o.row(Equal); equal != nil && equal != row {
-		loads.lines = append(loads.lines, o.serverLines(equal, "#9c9c9c", 0.8)...)
+		loads.Lines = append(loads.Lines, o.serverLines(equal, "#9c9c9c", 0.8)...)
 	}
-	loads.lines = append(loads.lines, o.serverLines(row, "#0072b2", 0.9)...)
-	spread := panel{title: "Most loaded server over the mean", xLabel: "time, hours", yLabel: "max/mean", yFrom: 1}
+	loads.Lines = append(loads.Lines, o.serverLines(row, "#0072b2", 0.9)...)
+	spread := Panel{Title: "Most loaded server over the mean", XLabel: "time, hours", YLabel: "max/mean", YFrom: 1}
 	for i := range o.Rows {
 		r := &o.Rows[i]
-		l := line{name: r.Policy.Name, width: 1.4, colour: plotColours()[i%len(plotColours())], dashed: i >= len(plotColours())}
+		l := Line{Name: r.Policy.Name, Width: 1.4, Colour: plotColours()[i%len(plotColours())], Dashed: i >= len(plotColours())}
 		switch r.Policy.Name {
 		case Equal:
-			l.colour, l.width = "#777777", 1.8
+			l.Colour, l.Width = "#777777", 1.8
 		case Bound:
-			l.colour, l.dashed = "#222222", true
+			l.Colour, l.Dashed = "#222222", true
 		case chosen:
-			l.width = 2.6
+			l.Width = 2.6
 		}
-		l.x, l.y = o.thin(r.Results[0].Series)
-		spread.lines = append(spread.lines, l)
+		l.X, l.Y = o.thin(r.Results[0].Series)
+		spread.Lines = append(spread.Lines, l)
 	}
 	title := fmt.Sprintf("%d servers, %d connections of %v on average, %d balancers that see loads %v late", o.Model.Servers,
 		o.Model.Connections, short(o.Model.Lifetime.Mean), o.Model.Balancers, short(o.Model.Delay()))
-	return renderSVG(title, []panel{loads, spread}), nil
+	return DrawSVG(title, []Panel{loads, spread}), nil
 }
 
 func (o *Outcome) row(name string) *Row {
@@ -59,14 +59,14 @@ func (o *Outcome) row(name string) *Row {
 }
 
 // serverLines are one curve a server, of which the first is in the legend.
-func (o *Outcome) serverLines(r *Row, colour string, width float64) []line {
-	var lines []line
+func (o *Outcome) serverLines(r *Row, colour string, width float64) []Line {
+	var lines []Line
 	for i, load := range r.Results[0].Loads {
-		l := line{colour: colour, width: width, faint: true}
+		l := Line{Colour: colour, Width: width, Faint: true}
 		if i == 0 {
-			l.name = r.Policy.Name
+			l.Name = r.Policy.Name
 		}
-		l.x, l.y = o.thin(load)
+		l.X, l.Y = o.thin(load)
 		lines = append(lines, l)
 	}
 	return lines

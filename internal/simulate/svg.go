@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// line is one curve of a panel.
-type line struct {
-	name   string // in the legend; empty: not there
-	colour string
-	width  float64
-	faint  bool
-	dashed bool
-	x, y   []float64
+// Line is one curve of a Panel.
+type Line struct {
+	Name   string  // in the legend; empty: not there
+	Colour string  // as SVG has them
+	Width  float64 // in the picture's units
+	Faint  bool    // for many curves over each other
+	Dashed bool
+	X, Y   []float64 // as many, all finite
 }
 
-// panel is one pair of axes.
-type panel struct {
-	title  string
-	xLabel string
-	yLabel string
-	lines  []line
-	yFrom  float64 // lowest value that the y axis must show
+// Panel is one pair of axes.
+type Panel struct {
+	Title  string
+	XLabel string
+	YLabel string
+	Lines  []Line  // the last is drawn over the others
+	YFrom  float64 // lowest value that the y axis must show
 }
 
 // Sizes of a panel in the picture's units, which browsers take for pixels.
@@ -38,13 +38,14 @@ const (
 	legendLine  = 19
 )
 
-// renderSVG draws panels below each other.
-func renderSVG(title string, panels []panel) string {
+// DrawSVG draws panels below each other. Titles, labels and names are plain
+// text.
+func DrawSVG(title string, panels []Panel) string {
 	heights, total := make([]int, len(panels)), 40
 	longest := 0
 	for i, p := range panels {
-		for _, l := range p.lines {
-			longest = max(longest, len(l.name))
+		for _, l := range p.Lines {
+			longest = max(longest, len(l.Name))
 		}
 		heights[i] = max(panelHeight, padTop+legendLine*(p.named()+1))
 		total += heights[i]
@@ -66,10 +67,10 @@ func renderSVG(title string, panels []panel) string {
 	return b.String()
 }
 
-func (p *panel) named() int {
+func (p *Panel) named() int {
 	n := 0
-	for _, l := range p.lines {
-		if l.name != "" {
+	for _, l := range p.Lines {
+		if l.Name != "" {
 			n++
 		}
 	}
@@ -77,12 +78,12 @@ func (p *panel) named() int {
 }
 
 // bounds of what the panel shows; the y axis begins at yFrom or below.
-func (p *panel) bounds() (x0, x1, y0, y1 float64) {
-	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), p.yFrom, p.yFrom
-	for _, l := range p.lines {
-		for i := range l.x {
-			x0, x1 = min(x0, l.x[i]), max(x1, l.x[i])
-			y0, y1 = min(y0, l.y[i]), max(y1, l.y[i])
+func (p *Panel) bounds() (x0, x1, y0, y1 float64) {
+	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), p.YFrom, p.YFrom
+	for _, l := range p.Lines {
+		for i := range l.X {
+			x0, x1 = min(x0, l.X[i]), max(x1, l.X[i])
+			y0, y1 = min(y0, l.Y[i]), max(y1, l.Y[i])
 		}
 	}
 	if !(x1 > x0) {
@@ -94,7 +95,7 @@ func (p *panel) bounds() (x0, x1, y0, y1 float64) {
 	return x0, x1, y0, y1
 }
 
-func (p *panel) draw(b *strings.Builder, top, height int) {
+func (p *Panel) draw(b *strings.Builder, top, height int) {
 	x0, x1, y0, y1 := p.bounds()
 	yTicks := ticks(y0, y1, 6)
 	y1 = max(y1, yTicks[len(yTicks)-1])
@@ -103,7 +104,7 @@ func (p *panel) draw(b *strings.Builder, top, height int) {
 	atX := func(x float64) float64 { return left + (x-x0)/(x1-x0)*(right-left) }
 	atY := func(y float64) float64 { return low - (y-y0)/(y1-y0)*(low-high) }
 
-	fmt.Fprintf(b, "<text x=\"%g\" y=\"%d\" font-weight=\"600\">%s</text>\n", left, top+30, html.EscapeString(p.title))
+	fmt.Fprintf(b, "<text x=\"%g\" y=\"%d\" font-weight=\"600\">%s</text>\n", left, top+30, html.EscapeString(p.Title))
 	for _, t := range yTicks {
 		fmt.Fprintf(b, "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#e4e4e4\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" dy=\"0.35em\">%s</text>\n",
 			left, atY(t), right, left-8, atY(t), tickLabel(t, yTicks))
@@ -114,43 +115,43 @@ func (p *panel) draw(b *strings.Builder, top, height int) {
 			atX(t), low, atX(t), low+19, tickLabel(t, xTicks))
 	}
 	fmt.Fprintf(b, "<path d=\"M%.1f %.1fV%.1fH%.1f\" fill=\"none\" stroke=\"#666\"/>\n", left, high, low, right)
-	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", (left+right)/2, low+40, html.EscapeString(p.xLabel))
-	fmt.Fprintf(b, "<text transform=\"translate(20 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", (high+low)/2, html.EscapeString(p.yLabel))
+	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", (left+right)/2, low+40, html.EscapeString(p.XLabel))
+	fmt.Fprintf(b, "<text transform=\"translate(20 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", (high+low)/2, html.EscapeString(p.YLabel))
 
 	legend := high + 6
-	for _, l := range p.lines {
+	for _, l := range p.Lines {
 		l.draw(b, atX, atY)
-		if l.name == "" {
+		if l.Name == "" {
 			continue
 		}
 		fmt.Fprintf(b, "<path d=\"M%.1f %.1fh22\" stroke=\"%s\" stroke-width=\"2.5\"%s/><text x=\"%.1f\" y=\"%.1f\" dy=\"0.35em\" font-size=\"12\">%s</text>\n",
-			right+14, legend, l.colour, l.dashes(), right+42, legend, html.EscapeString(l.name))
+			right+14, legend, l.Colour, l.dashes(), right+42, legend, html.EscapeString(l.Name))
 		legend += legendLine
 	}
 }
 
-func (l *line) dashes() string {
-	if l.dashed {
+func (l *Line) dashes() string {
+	if l.Dashed {
 		return ` stroke-dasharray="6 3"`
 	}
 	return ""
 }
 
-func (l *line) draw(b *strings.Builder, atX, atY func(float64) float64) {
-	if len(l.x) == 0 {
+func (l *Line) draw(b *strings.Builder, atX, atY func(float64) float64) {
+	if len(l.X) == 0 {
 		return
 	}
 	opacity := 1.0
-	if l.faint {
+	if l.Faint {
 		opacity = 0.55
 	}
-	fmt.Fprintf(b, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%g\" stroke-opacity=\"%g\" stroke-linejoin=\"round\"%s d=\"", l.colour, l.width, opacity, l.dashes())
-	for i := range l.x {
+	fmt.Fprintf(b, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%g\" stroke-opacity=\"%g\" stroke-linejoin=\"round\"%s d=\"", l.Colour, l.Width, opacity, l.dashes())
+	for i := range l.X {
 		command := "L"
 		if i == 0 {
 			command = "M"
 		}
-		fmt.Fprintf(b, "%s%.1f %.1f", command, atX(l.x[i]), atY(l.y[i]))
+		fmt.Fprintf(b, "%s%.1f %.1f", command, atX(l.X[i]), atY(l.Y[i]))
 	}
 	b.WriteString("\"/>\n")
 }

@@ -45,13 +45,13 @@ func wellFormed(t *testing.T, picture string) []string {
 }
 
 func TestSVGIsWellFormed(t *testing.T) {
-	picture := renderSVG(`<"&> title`, []panel{
-		{title: "a & b", xLabel: "x <h>", yLabel: "y", lines: []line{
-			{name: `p"1"<`, colour: "#000", width: 1, x: []float64{0, 1, 2}, y: []float64{1.2, 1500, 1.1}},
-			{colour: "#000", width: 1},
+	picture := DrawSVG(`<"&> title`, []Panel{
+		{Title: "a & b", XLabel: "x <h>", YLabel: "y", Lines: []Line{
+			{Name: `p"1"<`, Colour: "#000", Width: 1, X: []float64{0, 1, 2}, Y: []float64{1.2, 1500, 1.1}},
+			{Colour: "#000", Width: 1},
 		}},
-		{title: "empty"},
-		{title: "flat", lines: []line{{name: "one", x: []float64{3}, y: []float64{0}}}},
+		{Title: "empty"},
+		{Title: "flat", Lines: []Line{{Name: "one", X: []float64{3}, Y: []float64{0}}}},
 	})
 	texts := wellFormed(t, picture)
 	for _, want := range []string{`<"&> title`, "a & b", "x <h>", `p"1"<`, "1\u2009000", "500"} {
