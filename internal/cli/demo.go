@@ -29,6 +29,10 @@ memory. With --graphite and --carbon a real one takes its place; it must keep
 tcp-service.* at one value a second. Ctrl-C at any time ends it and leaves
 nothing behind. -f is not used.`
 
+// defaultSeed gave the median gain of the seeds 1 to 7: neither the prettiest
+// run nor the plainest.
+const defaultSeed = 7
+
 // demoFlags are the flags of the command demo.
 type demoFlags struct {
 	seed             uint64
@@ -45,12 +49,12 @@ func newDemo(p *Program) *cobra.Command {
 		Short: "Show a real HAProxy being balanced, before and after, in 90 seconds",
 		Long:  wordsDemo,
 		Example: `  haproxy-weighter demo
-  haproxy-weighter demo --seed 7 --duration 3m
+  haproxy-weighter demo --seed 2 --duration 3m
   haproxy-weighter demo --plain --json > result.json`,
 		Args: arguments(),
 		RunE: p.action(func(ctx context.Context, _ *cobra.Command, _ []string) error { return p.demo(ctx, f) }),
 	}
-	c.Flags().Uint64Var(&f.seed, "seed", 1, "which clients come: the same `N`, the same clients")
+	c.Flags().Uint64Var(&f.seed, "seed", defaultSeed, "which clients come: the same `N`, the same clients")
 	c.Flags().IntVar(&f.servers, "servers", 8, "ingest servers, 2 to 50")
 	c.Flags().DurationVar(&f.duration, "duration", 90*time.Second, "both phases together, 4s or more")
 	c.Flags().StringVar(&f.graphite, "graphite", "", "`URL` of the render API of a real Graphite; goes with --carbon")
