@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	// Parts of tests and of the command "demo".
 	"test":              {},
 	"test/haproxyproc":  {},
+	"test/haproxytest":  {"test/haproxyproc"}, // for tests only: it imports testing
 	"test/graphiteproc": {},
 	"test/ingest":       {},
 	"test/memgraphite":  {},
@@ -58,7 +59,7 @@ var onlyImporters = map[string][]string{
 	"github.com/rogpeppe/go-internal":      {},
 	"pgregory.net/rapid":                   {},
 	"go.uber.org/goleak":                   {},
-	"testing":                              {},
+	"testing":                              {"test/haproxytest"},
 	"github.com/inconshreveable/mousetrap": {},
 }
 

@@ -163,25 +163,3 @@ func stopped(pid int) bool {
 	}
 	return true
 }
-
-// FindBinary gives HAProxy's program file: binary itself if not empty, else
-// the environment variable HAPROXY_BIN, else haproxy on PATH, else
-// /usr/sbin/haproxy. The error says what to install.
-func FindBinary(binary string) (string, error) {
-	if binary == "" {
-		binary = os.Getenv("HAPROXY_BIN")
-	}
-	if binary != "" {
-		path, err := exec.LookPath(binary)
-		if err != nil {
-			return "", fmt.Errorf("haproxyproc: HAProxy is not at %s: %w", binary, err)
-		}
-		return filepath.Abs(path)
-	}
-	for _, name := range []string{"haproxy", "/usr/sbin/haproxy"} { // Debian users have no sbin on PATH
-		if path, err := exec.LookPath(name); err == nil {
-			return filepath.Abs(path)
-		}
-	}
-	return "", errors.New("haproxyproc: HAProxy is not installed (no haproxy on PATH or in /usr/sbin): run `apt-get install haproxy`")
-}

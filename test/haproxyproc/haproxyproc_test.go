@@ -67,17 +67,28 @@ func answering(t *testing.T, p *Process) int {
 // reaped, so a zombie of ours counts as being there.
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-func bothModes(t *testing.T, body func(t *testing.T, masterWorker bool)) {
-	for _, mw := range []bool{false, true} {
-		t.Run(fmt.Sprintf("MasterWorker=%v", mw), func(t *testing.T) { body(t, mw) })
+// inEachWay runs body with each version in both modes. Most of what the package
+// does hangs on signals, sockets and words of the master, which versions change.
+func inEachWay(t *testing.T, body func(t *testing.T, o Options)) {
+	t.Helper()
+	binaries, err := Binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range binaries {
+		for _, mw := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/MasterWorker=%v", b.Version, mw), func(t *testing.T) {
+				body(t, Options{Binary: b.Path, Config: config(t, 7), MasterWorker: mw})
+			})
+		}
 	}
 }
 
 func TestReload(t *testing.T) {
-	bothModes(t, func(t *testing.T, mw bool) {
-		p := start(t, Options{Config: config(t, 7), MasterWorker: mw})
+	inEachWay(t, func(t *testing.T, o Options) {
+		p := start(t, o)
 		main, worker := p.PID(), answering(t, p)
-		if (main == worker) == mw {
+		if (main == worker) == o.MasterWorker {
 			t.Errorf("PID %d, answering %d", main, worker)
 		}
 		if err := p.Reload(config(t, 9)); err != nil {
@@ -91,15 +102,15 @@ func TestReload(t *testing.T) {
 		if got := ask(t, p, "get weight in/s1"); got != "9 (initial 9)\n\n" {
 			t.Errorf("weight after reload: %q", got)
 		}
-		if (p.PID() == main) != mw {
+		if (p.PID() == main) != o.MasterWorker {
 			t.Errorf("PID before %d, after %d", main, p.PID())
 		}
 	})
 }
 
 func TestReloadBadConfig(t *testing.T) {
-	bothModes(t, func(t *testing.T, mw bool) {
-		p := start(t, Options{Config: config(t, 7), MasterWorker: mw})
+	inEachWay(t, func(t *testing.T, o Options) {
+		p := start(t, o)
 		err := p.Reload("listen x\n  bogus keyword\n")
 		if err == nil || !strings.Contains(err.Error(), "bogus") {
 			t.Fatalf("error = %v, want HAProxy's own words about the bad keyword", err)
@@ -114,8 +125,8 @@ func TestReloadBadConfig(t *testing.T) {
 }
 
 func TestRestartAndKill(t *testing.T) {
-	bothModes(t, func(t *testing.T, mw bool) {
-		p := start(t, Options{Config: config(t, 7), MasterWorker: mw})
+	inEachWay(t, func(t *testing.T, o Options) {
+		p := start(t, o)
 		first := p.PID()
 		if err := p.Restart(); err != nil {
 			t.Fatal(err)
@@ -142,8 +153,8 @@ func TestRestartAndKill(t *testing.T) {
 }
 
 func TestStopLeavesNothing(t *testing.T) {
-	bothModes(t, func(t *testing.T, mw bool) {
-		p := start(t, Options{Config: config(t, 7), MasterWorker: mw})
+	inEachWay(t, func(t *testing.T, o Options) {
+		p := start(t, o)
 		workers, err := p.Workers()
 		if err != nil {
 			t.Fatal(err)
@@ -169,8 +180,8 @@ func TestStopLeavesNothing(t *testing.T) {
 }
 
 func TestPauseResume(t *testing.T) {
-	bothModes(t, func(t *testing.T, mw bool) {
-		p := start(t, Options{Config: config(t, 7), MasterWorker: mw})
+	inEachWay(t, func(t *testing.T, o Options) {
+		p := start(t, o)
 		if err := p.Pause(); err != nil {
 			t.Fatal(err)
 		}
