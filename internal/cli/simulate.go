@@ -64,7 +64,7 @@ func newSimulate(p *Program) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "the first run's `NUMBER`; the same number gives the same connections")
 	flags.IntVar(&f.parallel, "parallel", 0, "runs at once [one a core]")
 	m.register(flags)
-	flags.BoolVar(&f.grid, "grid", false, "run each function over many lifetimes, delays, servers and balancers, and show its worst cell")
+	flags.BoolVar(&f.grid, "grid", false, "run each function over many lifetimes, delays, servers and balancers, and show its worst cell; takes a quarter of an hour")
 	flags.StringVar(&f.series, "series", "", "replay this `FILE`, a render answer with format=json, through the function that --config configures")
 	flags.StringVar(&f.backend, "backend", "", "which `BACKEND` of the configuration, with --series [the only one]")
 	flags.StringVar(&f.plot, "plot", "", "draw the first seed into `FILE`, an SVG picture")
@@ -235,8 +235,7 @@ func recoveryWords(s float64) string {
 	return seconds(math.Round(s))
 }
 
-const hintPolicies = "policies: equal, leastconn, random(N), bound, integration, limited-proportions, normalised-exponential, water-fill, feedback; " +
-	"with options for example limited-proportions:aggressiveness=1, water-fill@random(2)"
+const hintPolicies = "a function may name its algorithm and constants: water-fill@random(1), limited-proportions:aggressiveness=1"
 
 const (
 	wordsSimulate = `Run a model of a backend with long-lived connections of unequal rates: servers,

@@ -134,8 +134,8 @@ func (p *Program) replayTable(ctx context.Context, r *simulate.Replay, series []
 	if err := p.writeTable(end); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stdout, "\n%s, %d of them with a change of weights; function %s. %s\n",
-		count(len(passes.rows), "pass"), written, r.Backend.Weighting.Function, wordsReplayed)
+	_, err = fmt.Fprintf(p.Stdout, "\npasses: %d, of which %d write weights; function %s. %s\n",
+		len(passes.rows), written, r.Backend.Weighting.Function, wordsReplayed)
 	return err
 }
 

@@ -55,7 +55,7 @@ func TestWaterFillAcrossLifetimes(t *testing.T) {
 	for _, test := range []struct {
 		lifetime time.Duration
 		measured float64 // lifetimes
-	}{{10 * time.Minute, 24}, {time.Hour, 8}, {8 * time.Hour, 4}} {
+	}{{10 * time.Minute, 40}, {time.Hour, 10}, {8 * time.Hour, 2.5}} {
 		t.Run(test.lifetime.String(), func(t *testing.T) {
 			m := plant(test.lifetime, test.measured)
 			o := study(t, m, seeds(4), append(others, fill, thrice, "water-fill")...)
@@ -95,7 +95,7 @@ func TestSixteenBalancersEqualOne(t *testing.T) {
 		{"water-fill", 150, 0.60},  // about 0.5
 	} {
 		t.Run(fmt.Sprintf("%s with %d connections a server", test.policy, test.perServer), func(t *testing.T) {
-			m := plant(10*time.Minute, 20)
+			m := plant(10*time.Minute, 14)
 			m.Connections = test.perServer * m.Servers
 			if test.perServer > 1000 {
 				m.Measured /= 2

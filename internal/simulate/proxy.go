@@ -21,11 +21,11 @@ type proxy struct {
 	totals     []int64 // own, ever, by server
 	lastChange time.Time
 
-	lifetime   time.Duration // tauhat
-	asked      float64       // when the sessions' ages were last read
-	delay      time.Duration // d of the last pass
-	little     weighting.Little
-	tally      tally
+	lifetime time.Duration // tauhat
+	asked    float64       // when the sessions' ages were last read
+	delay    time.Duration // d of the last pass
+	little   weighting.Little
+	tally    tally
 }
 
 // tally is what a balancer's passes of the measured time add up to.
