@@ -1,0 +1,140 @@
+package spoa
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// The accept loop pauses when the system has no descriptor or memory left, each
+// time for twice as long.
+const (
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
+)
+
+// refusalTimeout bounds the write of the DISCONNECT that refuses a connection;
+// the buffer of a new socket takes it at once.
+const refusalTimeout = 100 * time.Millisecond
+
+// Serve accepts connections from l until Shutdown or Close, then returns
+// [ErrServerClosed], or until l fails for good, and closes l. It may run
+// for several listeners at once, TCP and unix ones. After an error the connections that
+// are open go on: call Shutdown or Close in any case.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.begin(&l); err != nil {
+		l.Close()
+		return err
+	}
+	defer s.end(&l)
+	var pause time.Duration
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			if pause > 0 {
+				s.settings.logger.Info("SPOE connections are accepted again", "listener", l.Addr())
+			}
+			pause = 0
+			s.open(nc)
+		case s.closing.Load():
+			return ErrServerClosed
+		case !passes(err):
+			return fmt.Errorf("spoa: accept on %s: %w", l.Addr(), err)
+		default:
+			if pause == 0 {
+				s.settings.logger.Error("SPOE connections cannot be accepted: new ones wait, open ones go on; raise the limit of open files (LimitNOFILE) if that is the cause",
+					"listener", l.Addr(), "error", err)
+			}
+			pause = min(max(2*pause, minPause), maxPause)
+			s.wait(pause)
+		}
+	}
+}
+
+// passes tells whether an accept may succeed later: nothing is left to make a
+// socket of, or (accept(2), "Error handling") the new connection is broken already.
+func passes(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNABORTED, syscall.EPERM, syscall.EPROTO, syscall.ENETDOWN, syscall.ENOPROTOOPT,
+		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.EOPNOTSUPP, syscall.ENETUNREACH} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait sleeps, but not beyond the end of the server.
+func (s *Server) wait(pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.quit:
+	}
+}
+
+// begin registers a listener.
+func (s *Server) begin(l *net.Listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prepareLocked()
+	if s.closing.Load() {
+		return ErrServerClosed
+	}
+	if s.started.IsZero() {
+		t, err := s.newSettings()
+		if err != nil {
+			return err
+		}
+		// A moment ago, so that no time is 0, which means "not set".
+		s.settings, s.started = t, time.Now().Add(-time.Nanosecond)
+	}
+	s.listeners[l] = struct{}{}
+	return nil
+}
+
+func (s *Server) end(l *net.Listener) {
+	(*l).Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+	s.finishLocked()
+}
+
+// open starts to serve a connection unless there are too many.
+func (s *Server) open(nc net.Conn) {
+	s.observer().Opened()
+	c := newConn(s, nc)
+	switch s.admit(c) {
+	case ReasonShutdown:
+		nc.Close()
+		s.observer().Closed(ReasonShutdown)
+	case ReasonTooMany:
+		s.complain(complaintReason(ReasonTooMany), "SPOE connection refused: too many are open; HAProxy goes on without variables for the streams that it would have served",
+			"remote", nc.RemoteAddr(), "max_connections", s.settings.maxConns)
+		_ = nc.SetWriteDeadline(time.Now().Add(refusalTimeout))
+		_, _ = nc.Write(appendDisconnect(nil, statusResources, "too many connections"))
+		nc.Close()
+		s.observer().Closed(ReasonTooMany)
+	default:
+		go c.run()
+	}
+}
+
+// admit registers a connection, or says why not; [numReasons] means it is in.
+func (s *Server) admit(c *conn) Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Load() {
+		return ReasonShutdown
+	}
+	if s.settings.maxConns > 0 && len(s.conns) >= s.settings.maxConns {
+		return ReasonTooMany
+	}
+	s.conns[c] = struct{}{}
+	return numReasons
+}
