@@ -171,6 +171,8 @@ func testHostile(t *testing.T, cases []hostile, afterHello bool) {
 		g.seen.mustClose(t, c.reason)
 		bystander.ask(uint64(i), messageOf("m", "a", "b"))
 	}
+	bystander.nc.Close()
+	g.seen.mustClose(t, ReasonPeerClosed)
 	want := Results{ResultOK: len(cases)}
 	if afterHello {
 		want[ResultOK] *= 2

@@ -37,6 +37,15 @@ type reply struct {
 	Actions           action.Actions // of ACK
 }
 
+func newPeer(t *testing.T, nc net.Conn) *peer {
+	t.Helper()
+	t.Cleanup(func() { nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return &peer{t: t, nc: nc, r: bufio.NewReader(nc)}
+}
+
 func (p *peer) send(frames ...[]byte) {
 	p.t.Helper()
 	var all []byte
@@ -89,6 +98,7 @@ func (p *peer) mustDisconnect(status uint32) {
 		p.t.Errorf("a DISCONNECT without a message: %+v", r)
 	}
 	p.mustEnd()
+	p.nc.Close() // as HAProxy does
 }
 
 func (p *peer) hello() {
@@ -323,11 +333,7 @@ func (g *rig) dial() *peer {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.t.Cleanup(func() { nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
-		g.t.Fatal(err)
-	}
-	return &peer{t: g.t, nc: nc, r: bufio.NewReader(nc)}
+	return newPeer(g.t, nc)
 }
 
 // connect dials and exchanges HELLOs.
