@@ -14,7 +14,7 @@ TEST_P       ?= 2
 TEST_TIMEOUT ?= 15m
 FUZZ_TIME    ?= 30s
 
-.PHONY: all build demo test lint bench fuzz clean
+.PHONY: all build demo convergence test lint bench fuzz clean
 
 all: build
 
@@ -24,6 +24,13 @@ build:
 demo: build
 	@test/deps/install haproxy
 	bin/haproxy-weighter demo $(DEMO_FLAGS)
+
+# Policies against each other on a real HAProxy and a real Graphite; takes about
+# ten minutes on two cores. CONVERGENCE_FLAGS=--help shows what can be chosen.
+convergence:
+	@test/deps/install haproxy graphite
+	@$(GO) build -o bin/convergence ./test/convergence
+	@bin/convergence --plot bin/convergence.svg $(CONVERGENCE_FLAGS)
 
 test:
 	@test/deps/install haproxy graphite compiler

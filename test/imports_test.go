@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"test/scripts":      {},
 	"test/e2e":          {},
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
+	"test/convergence":  {"test/haproxyproc", "test/graphiteproc", "test/ingest", "weighting", "internal/config", "internal/balancer", "internal/simulate"},
 }
 
 // onlyImporters are the packages that may import a library at all, so that it

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/simulate"
+)
+
+// colours are told apart by most people with a colour weakness too, after the
+// palette of Okabe and Ito.
+func colour(policy string) string {
+	switch policy {
+	case equalID:
+		return "#777777"
+	case "leastconn":
+		return "#e69f00"
+	case "limited-proportions":
+		return "#cc79a7"
+	case "normalised-exponential":
+		return "#d55e00"
+	case waterFillID:
+		return "#0072b2"
+	case "feedback":
+		return "#009e73"
+	}
+	return "#222222"
+}
+
+// picture draws the load of every server with the first seed, under equal
+// weights and under water-fill, and below it how far the busiest server is
+// above the mean, for every policy, as the mean of all seeds.
+func (r *result) picture() string {
+	loads := simulate.Panel{
+		Title:  fmt.Sprintf("Load of each server, seed %d", r.Seeds[0]),
+		XLabel: "time, seconds", YLabel: "datapoints a second",
+	}
+	loads.Lines = append(loads.Lines, r.of(equalID).serverLines()...)
+	if p := r.shown(); p != nil {
+		loads.Lines = append(loads.Lines, p.serverLines()...)
+	}
+	busiest := simulate.Panel{
+		Title:  fmt.Sprintf("Busiest server over the mean, %d-second means over %s", bin, count(len(r.Seeds), "seed")),
+		XLabel: "time, seconds", YLabel: "max/mean", YFrom: 1,
+	}
+	for _, p := range r.all() {
+		l := simulate.Line{Name: p.name, Colour: colour(p.Policy), Width: 1.6}
+		switch p.Policy {
+		case r.Floor.Policy:
+			l.Dashed = true
+		case waterFillID:
+			l.Width = 2.8
+		}
+		l.X, l.Y = p.busiest()
+		busiest.Lines = append(busiest.Lines, l)
+	}
+	title := fmt.Sprintf("Real HAProxy, real Graphite: %d servers, %d long-lived clients at a time, the same for each policy",
+		r.Servers, r.Servers*r.ClientsPerServer)
+	return simulate.DrawSVG(title, []simulate.Panel{loads, busiest})
+}
+
+// shown is the policy whose servers are drawn beside those of equal weights.
+func (r *result) shown() *summary {
+	if p := r.of(waterFillID); p != nil {
+		return p
+	}
+	for i := range r.Policies {
+		if r.Policies[i].Policy != equalID {
+			return &r.Policies[i]
+		}
+	}
+	return nil
+}
+
+// serverLines are one curve a server with the first seed, of which the first
+// is in the legend.
+func (s *summary) serverLines() []simulate.Line {
+	loads := s.Runs[0].Loads
+	lines := make([]simulate.Line, len(loads[0]))
+	for i := range lines {
+		l := &lines[i]
+		*l = simulate.Line{Colour: colour(s.Policy), Width: 1.1, Faint: true}
+		if i == 0 {
+			l.Name = s.name
+		}
+		for second, row := range loads {
+			l.X = append(l.X, float64(second+1))
+			l.Y = append(l.Y, row[i])
+		}
+	}
+	return lines
+}
+
+// bin is how many seconds are one point of the curves of busiest.
+const bin = 4
+
+// busiest is max/mean over time, the mean of a bin of seconds and of all seeds.
+func (s *summary) busiest() (x, y []float64) {
+	seconds := len(s.Runs[0].Loads)
+	for from := 0; from < seconds; from += bin {
+		sum, n := 0.0, 0
+		to := min(from+bin, seconds)
+		for _, run := range s.Runs {
+			for _, row := range run.Loads[from:to] {
+				if _, maxMean, _ := spread(row); maxMean > 0 {
+					sum += maxMean
+					n++
+				}
+			}
+		}
+		if n > 0 {
+			x = append(x, float64(from+to+1)/2)
+			y = append(y, sum/float64(n))
+		}
+	}
+	return x, y
+}
