@@ -52,6 +52,7 @@ func readBackend(t *table, c *Config) Backend {
 		MaxAge:       t.duration("max_age", 90*time.Second, time.Second, 24*time.Hour),
 		Capacity:     t.capacity("capacity"),
 		Mode:         choice(t, "mode", Live, Observe),
+		Maps:         t.maps("maps"),
 		SessionLimit: t.integer("sess_limit", 20000, 0, 1_000_000),
 		FunctionSet:  t.given("function"),
 		Weighting:    s,

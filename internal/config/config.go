@@ -27,6 +27,7 @@ type Config struct {
 	File     string // as given by the user
 	HAProxy  HAProxy
 	Graphite graphite.Config // secrets loaded; never print it
+	SPOA     SPOA
 	Log      Log
 	Backends []Backend
 	// Warnings are things that work and are unwise all the same, such as a
@@ -76,6 +77,7 @@ type Backend struct {
 	MaxAge       time.Duration
 	Capacity     Capacity
 	Mode         Mode
+	Maps         Maps
 	SessionLimit int // sess_limit: most sessions a "show sess" may list; 0 turns it off
 	// FunctionSet tells whether the file names a function; when not, the
 	// function follows HAProxy's balance algorithm (feedback with leastconn).
@@ -102,7 +104,7 @@ const largestFile = 4 << 20
 // laterKeys are documented, and refused until they work: a key that is read
 // and ignored would be a lie.
 func laterKeys() []string {
-	return []string{"spoa", "admin", "report", "state", "backend.maps", "backend.script"}
+	return []string{"admin", "report", "state", "spoa.script", "backend.script"}
 }
 
 // Load reads, checks and completes the file, with the environment of this
@@ -144,6 +146,7 @@ func readFile(root *table) *Config {
 		File:     root.file,
 		HAProxy:  readHAProxy(root.sub("haproxy")),
 		Graphite: readGraphite(root.sub("graphite")),
+		SPOA:     readSPOA(root.sub("spoa")),
 		Log:      readLog(root.sub("log")),
 	}
 	c.Backends = readBackends(root, c)

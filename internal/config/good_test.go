@@ -53,6 +53,7 @@ func TestMinimalHasTheDocumentedDefaults(t *testing.T) {
 		File:     "weighter.toml",
 		HAProxy:  HAProxy{Sockets: addresses(t, "/run/haproxy/admin.sock"), Timeout: 2 * time.Second, Watch: time.Second},
 		Graphite: graphite.Config{URL: "http://graphite.example.com", Method: "POST", Timeout: 5 * time.Second, MaxBody: 16 << 20},
+		SPOA:     SPOA{MaxFrameSize: 16380, MaxConnections: 1024, IdleTimeout: 5 * time.Minute},
 		Log:      Log{Format: "text", Level: slog.LevelInfo},
 		Backends: []Backend{defaultBackend("ingest", "aliasByNode(tcp-service.*.datapoints.received, 1)")},
 	}
@@ -74,6 +75,7 @@ func TestEveryKeyArrives(t *testing.T) {
 		Window: 2 * time.Minute, Until: 30 * time.Second, Aggregate: graphite.Median, MaxAge: 150 * time.Second,
 		Capacity: Capacity{Kind: "table", Table: map[string]float64{"big1": 2, "old.1": 0.5}},
 		Mode:     Observe, FunctionSet: true,
+		Maps: Maps{Load: "/etc/haproxy/maps/load@1.map", Weight: "/etc/haproxy/maps/weight.map"},
 		Weighting: weighting.Settings{
 			Function: weighting.LimitedProportions, LimitingFactor: 3, Aggressiveness: 1.5, Better: weighting.Higher,
 			MinWeight: 1, MaxWeight: 100, MaxShare: 2.5, MaxStep: 0.2, Deadband: 0, Quorum: 1,
@@ -83,6 +85,7 @@ func TestEveryKeyArrives(t *testing.T) {
 	}
 	second := defaultBackend("udp", "servers.{server}.load")
 	second.Capacity.Kind = "initial-weight"
+	second.Maps.Load = "/etc/haproxy/maps/load@1.map"
 	want := &Config{
 		File:    "testdata/good/everything.toml",
 		HAProxy: HAProxy{Sockets: addresses(t, "/run/haproxy/admin.sock", "abns@weighter"), Timeout: time.Second, Watch: 500 * time.Millisecond},
@@ -90,6 +93,10 @@ func TestEveryKeyArrives(t *testing.T) {
 			URL: "https://graphite.example.com/hosted/key?extra_label=tenant%3Da", Method: "GET", Timeout: 1500 * time.Millisecond,
 			Header:   http.Header{"X-Org-Id": {"1"}, "X-Key": {secret + "${x}$1"}},
 			Username: "me", Password: "correct horse", MaxBody: 1 << 20,
+		},
+		SPOA: SPOA{
+			Listen:       []Listener{{"tcp", "127.0.0.1:9002"}, {"tcp", "[::1]:9002"}, {"tcp", "localhost:9003"}, {"unix", "/run/weighter/spoa.sock"}},
+			MaxFrameSize: 32764, MaxConnections: 5000, IdleTimeout: time.Hour,
 		},
 		Log:      Log{Format: "json", Level: slog.LevelDebug},
 		Backends: []Backend{first, second},
