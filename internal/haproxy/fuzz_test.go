@@ -126,7 +126,7 @@ func FuzzParseAddress(f *testing.F) {
 // the lines of the client; the files were recorded with the scene's configuration.
 func TestRecordedReplies(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/replies/*")
-	if err != nil || len(dirs) < 3 {
+	if err != nil || len(dirs) < 4 {
 		t.Fatalf("recorded versions %v, %v", dirs, err)
 	}
 	for _, dir := range dirs {

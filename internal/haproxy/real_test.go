@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
 
 // smallConfig is a configuration with one backend "rr" that has s1 and s2.
@@ -29,230 +29,255 @@ backend rr
 
 // TestSlotsFull: every slot of the socket and of its backlog is taken.
 func TestSlotsFull(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("global\n  stats maxconn 2\n")})
-	c := NewClient(socketOf(p), Options{Timeout: 50 * time.Millisecond})
-	// Slots first, then the backlog: HAProxy may still be moving connections
-	// from there to its slots, so go on until the kernel refuses.
-	for range 100 {
-		held, err := net.Dial("unix", p.SocketPath)
-		if err == nil {
-			defer held.Close()
-			continue
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: smallConfig("global\n  stats maxconn 2\n")})
+		c := NewClient(socketOf(p), Options{Timeout: 50 * time.Millisecond})
+		// Slots first, then the backlog: HAProxy may still be moving connections
+		// from there to its slots, so go on until the kernel refuses.
+		for range 100 {
+			held, err := net.Dial("unix", p.SocketPath)
+			if err == nil {
+				defer held.Close()
+				continue
+			}
+			if !errors.Is(err, syscall.EAGAIN) {
+				t.Fatal(err)
+			}
+			_, err = c.Info(t.Context())
+			if errors.Is(err, ErrTimeout) {
+				continue
+			}
+			if !errors.Is(err, syscall.EAGAIN) || !strings.Contains(err.Error(), "all slots") {
+				t.Errorf("error %v", err)
+			}
+			return
 		}
-		if !errors.Is(err, syscall.EAGAIN) {
-			t.Fatal(err)
-		}
-		_, err = c.Info(t.Context())
-		if errors.Is(err, ErrTimeout) {
-			continue
-		}
-		if !errors.Is(err, syscall.EAGAIN) || !strings.Contains(err.Error(), "all slots") {
-			t.Errorf("error %v", err)
-		}
-		return
-	}
-	t.Error("100 connections were taken by a socket with 2 slots")
+		t.Error("100 connections were taken by a socket with 2 slots")
+	})
 }
 
 // TestAlgorithms: which algorithms take weights, and that we say so. HAProxy
 // calls both kinds of hash by the same name.
 func TestAlgorithms(t *testing.T) {
-	algorithms := []struct {
-		balance string
-		names   []string
-		fixed   bool
-		perLine int
-	}{
-		{"balance roundrobin", []string{"roundrobin"}, false, 0},
-		{"balance leastconn", []string{"leastconn"}, false, 0},
-		{"balance random", []string{"random", "unknown"}, false, 10}, // HAProxy up to 3.2 has no name for it
-		{"balance first", []string{"first"}, false, 0},
-		{"balance static-rr", []string{"static-rr"}, true, 0},
-		{"balance source", []string{"source"}, true, 10},
-		{"balance source\n  hash-type consistent", []string{"source"}, false, 10},
-	}
-	config := defaultsConfig
-	for i, a := range algorithms {
-		config += fmt.Sprintf("backend b%d\n  %s\n  server s1 127.0.0.1:9 weight 100\n", i, a.balance)
-	}
-	c := NewClient(socketOf(startHAProxy(t, haproxyproc.Options{Config: config})), Options{})
-	for i, a := range algorithms {
-		backend := fmt.Sprintf("b%d", i)
-		if s := mustState(t, c, backend); !slices.Contains(a.names, s.Algorithm) || s.ChangesPerLine() != a.perLine {
-			t.Errorf("%s: algorithm %q, %d changes a line", a.balance, s.Algorithm, s.ChangesPerLine())
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		byDefault, perLine := "roundrobin", 0
+		if b.AtLeast(3, 3) {
+			byDefault, perLine = "random", 10
 		}
-		out := mustSet(t, c, backend, Change{"s1", 50})
-		if errors.Is(out.Failed["s1"], ErrStaticAlgorithm) != a.fixed || (out.Applied == 1) == a.fixed {
-			t.Errorf("%s: outcome %+v", a.balance, out)
+		algorithms := []struct {
+			balance string
+			name    string
+			fixed   bool
+			perLine int
+		}{
+			{"balance roundrobin", "roundrobin", false, 0},
+			{"balance leastconn", "leastconn", false, 0},
+			{"balance random", "random", false, 10},
+			{"balance random(3)", "random", false, 10},
+			{"", byDefault, false, perLine},
+			{"balance first", "first", false, 0},
+			{"balance static-rr", "static-rr", true, 0},
+			{"balance source", "source", true, 10},
+			{"balance source\n  hash-type consistent", "source", false, 10},
+			{"balance hash src\n  hash-type consistent", "hash", false, 10},
 		}
-	}
+		config := defaultsConfig
+		for i, a := range algorithms {
+			config += fmt.Sprintf("backend b%d\n  %s\n  server s1 127.0.0.1:9 weight 100\n", i, a.balance)
+		}
+		c := NewClient(socketOf(startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: config})), Options{})
+		for i, a := range algorithms {
+			backend := fmt.Sprintf("b%d", i)
+			if s := mustState(t, c, backend); s.Algorithm != a.name || s.ChangesPerLine() != a.perLine {
+				t.Errorf("%s: algorithm %q, %d changes a line", a.balance, s.Algorithm, s.ChangesPerLine())
+			}
+			out := mustSet(t, c, backend, Change{"s1", 50})
+			if errors.Is(out.Failed["s1"], ErrStaticAlgorithm) != a.fixed || (out.Applied == 1) == a.fixed {
+				t.Errorf("%s: outcome %+v", a.balance, out)
+			}
+		}
+	})
 }
 
 // TestRealSeverity: a socket with numbers before its refusals.
 func TestRealSeverity(t *testing.T) {
-	dir, err := haproxyproc.TempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer removeAll(t, dir)
-	path := filepath.Join(dir, "severity")
-	startHAProxy(t, haproxyproc.Options{Dir: dir, Config: smallConfig("global\n  stats socket " + path + " mode 600 level admin severity-output number\n")})
-	c := NewClient(Address{Kind: kindUnix, Path: path}, Options{})
-	out := mustSet(t, c, "rr", Change{"s1", 5}, Change{"nosuch", 6})
-	if out.Applied != 1 || !errors.Is(out.Failed["nosuch"], ErrNoServer) || !strings.Contains(out.Failed["nosuch"].Error(), "[3]: No such server.") {
-		t.Errorf("outcome %+v", out)
-	}
-	if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
-		t.Errorf("state %+v", s)
-	}
-	if err := c.Probe(t.Context()); err != nil {
-		t.Errorf("probe: %v", err)
-	}
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		dir, err := haproxyproc.TempDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer removeAll(t, dir)
+		path := filepath.Join(dir, "severity")
+		startHAProxy(t, haproxyproc.Options{Binary: b.Path, Dir: dir, Config: smallConfig("global\n  stats socket " + path + " mode 600 level admin severity-output number\n")})
+		c := NewClient(Address{Kind: kindUnix, Path: path}, Options{})
+		out := mustSet(t, c, "rr", Change{"s1", 5}, Change{"nosuch", 6})
+		if out.Applied != 1 || !errors.Is(out.Failed["nosuch"], ErrNoServer) || !strings.Contains(out.Failed["nosuch"].Error(), "[3]: No such server.") {
+			t.Errorf("outcome %+v", out)
+		}
+		if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
+			t.Errorf("state %+v", s)
+		}
+		if err := c.Probe(t.Context()); err != nil {
+			t.Errorf("probe: %v", err)
+		}
+	})
 }
 
 // TestLevels: what each level of a stats socket lets us do.
 func TestLevels(t *testing.T) {
-	dir, err := haproxyproc.TempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer removeAll(t, dir)
-	var global strings.Builder
-	global.WriteString("global\n")
-	for _, level := range []string{"user", "operator", "admin", "none"} {
-		fmt.Fprintf(&global, "  stats socket %s mode 600", filepath.Join(dir, level))
-		if level != "none" {
-			fmt.Fprintf(&global, " level %s", level)
-		}
-		global.WriteString("\n")
-	}
-	startHAProxy(t, haproxyproc.Options{Dir: dir, Config: smallConfig(global.String())})
-	for level, want := range map[string]struct {
-		algorithm string
-		set       error
-	}{
-		"user":     {"", ErrPermission},
-		"operator": {"roundrobin", ErrPermission},
-		"none":     {"roundrobin", ErrPermission}, // the default is operator
-		"admin":    {"roundrobin", nil},
-	} {
-		c := NewClient(Address{Kind: kindUnix, Path: filepath.Join(dir, level)}, Options{})
-		if s := mustState(t, c, "rr"); s.Algorithm != want.algorithm || len(s.Servers) != 2 {
-			t.Errorf("%s: state %+v", level, s)
-		}
-		out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 0)
-		probe := c.Probe(t.Context())
-		if want.set == nil && (err != nil || probe != nil || out.Applied != 2) {
-			t.Errorf("%s: %+v, %v, probe %v", level, out, err, probe)
-		}
-		if want.set != nil && (!errors.Is(err, want.set) || out != nil || !errors.Is(probe, want.set) || !strings.Contains(err.Error(), "level admin")) {
-			t.Errorf("%s: %+v, %v, probe %v", level, out, err, probe)
-		}
-	}
-}
-
-func TestAddressKinds(t *testing.T) {
-	port := freePorts(t, 1)[0]
-	name := fmt.Sprintf("haproxy-weighter-test-%d", port)
-	p := startHAProxy(t, haproxyproc.Options{MasterWorker: true, Config: smallConfig(fmt.Sprintf(
-		"global\n  stats socket abns@%s level admin\n  stats socket ipv4@127.0.0.1:%d level admin\n", name, port))})
-	for _, text := range []string{
-		"unix:" + p.SocketPath, p.SocketPath, "abns@" + name, fmt.Sprintf("tcp:127.0.0.1:%d", port), "master:" + p.MasterPath,
-	} {
-		a, err := ParseAddress(text)
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		dir, err := haproxyproc.TempDir()
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := NewClient(a, Options{})
-		if s := mustState(t, c, "rr"); len(s.Servers) != 2 || s.Algorithm != "roundrobin" {
-			t.Errorf("%s: state %+v", text, s)
+		defer removeAll(t, dir)
+		var global strings.Builder
+		global.WriteString("global\n")
+		for _, level := range []string{"user", "operator", "admin", "none"} {
+			fmt.Fprintf(&global, "  stats socket %s mode 600", filepath.Join(dir, level))
+			if level != "none" {
+				fmt.Fprintf(&global, " level %s", level)
+			}
+			global.WriteString("\n")
 		}
-		out := mustSet(t, c, "rr", Change{"s1", 11}, Change{"nosuch", 1}, Change{"s2", 12})
-		if out.Applied != 2 || !errors.Is(out.Failed["nosuch"], ErrNoServer) {
-			t.Errorf("%s: outcome %+v", text, out)
+		startHAProxy(t, haproxyproc.Options{Binary: b.Path, Dir: dir, Config: smallConfig(global.String())})
+		for level, want := range map[string]struct {
+			algorithm string
+			set       error
+		}{
+			"user":     {"", ErrPermission},
+			"operator": {"roundrobin", ErrPermission},
+			"none":     {"roundrobin", ErrPermission}, // the default is operator
+			"admin":    {"roundrobin", nil},
+		} {
+			c := NewClient(Address{Kind: kindUnix, Path: filepath.Join(dir, level)}, Options{})
+			if s := mustState(t, c, "rr"); s.Algorithm != want.algorithm || len(s.Servers) != 2 {
+				t.Errorf("%s: state %+v", level, s)
+			}
+			out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 0)
+			probe := c.Probe(t.Context())
+			if want.set == nil && (err != nil || probe != nil || out.Applied != 2) {
+				t.Errorf("%s: %+v, %v, probe %v", level, out, err, probe)
+			}
+			if want.set != nil && (!errors.Is(err, want.set) || out != nil || !errors.Is(probe, want.set) || !strings.Contains(err.Error(), "level admin")) {
+				t.Errorf("%s: %+v, %v, probe %v", level, out, err, probe)
+			}
 		}
-		if err := c.Probe(t.Context()); err != nil {
-			t.Errorf("%s: probe: %v", text, err)
+	})
+}
+
+func TestAddressKinds(t *testing.T) {
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		port := freePorts(t, 1)[0]
+		name := fmt.Sprintf("haproxy-weighter-test-%d", port)
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, MasterWorker: true, Config: smallConfig(fmt.Sprintf(
+			"global\n  stats socket abns@%s level admin\n  stats socket ipv4@127.0.0.1:%d level admin\n", name, port))})
+		for _, text := range []string{
+			"unix:" + p.SocketPath, p.SocketPath, "abns@" + name, fmt.Sprintf("tcp:127.0.0.1:%d", port), "master:" + p.MasterPath,
+		} {
+			a, err := ParseAddress(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := NewClient(a, Options{})
+			if s := mustState(t, c, "rr"); len(s.Servers) != 2 || s.Algorithm != "roundrobin" {
+				t.Errorf("%s: state %+v", text, s)
+			}
+			out := mustSet(t, c, "rr", Change{"s1", 11}, Change{"nosuch", 1}, Change{"s2", 12})
+			if out.Applied != 2 || !errors.Is(out.Failed["nosuch"], ErrNoServer) {
+				t.Errorf("%s: outcome %+v", text, out)
+			}
+			if err := c.Probe(t.Context()); err != nil {
+				t.Errorf("%s: probe: %v", text, err)
+			}
+			if names, err := c.Backends(t.Context()); err != nil || len(names) != 1 {
+				t.Errorf("%s: backends %v, %v", text, names, err)
+			}
+			if s, err := c.SessionAges(t.Context(), 10); err != nil || len(s.Ages) != 0 {
+				t.Errorf("%s: sessions %+v, %v", text, s, err)
+			}
+			command(t, p, "set server rr/s1 weight 100;set server rr/s2 weight 100")
 		}
-		if names, err := c.Backends(t.Context()); err != nil || len(names) != 1 {
-			t.Errorf("%s: backends %v, %v", text, names, err)
-		}
-		if s, err := c.SessionAges(t.Context(), 10); err != nil || len(s.Ages) != 0 {
-			t.Errorf("%s: sessions %+v, %v", text, s, err)
-		}
-		command(t, p, "set server rr/s1 weight 100;set server rr/s2 weight 100")
-	}
+	})
 }
 
 func TestMasterSocketOverReload(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{MasterWorker: true, Config: smallConfig("")})
-	c := NewClient(Address{Kind: kindMaster, Path: p.MasterPath}, Options{})
-	before := mustSet(t, c, "rr", Change{"s1", 7})
-	if err := p.Reload(""); err != nil {
-		t.Fatal(err)
-	}
-	after := mustSet(t, c, "rr", Change{"s2", 8})
-	if before.Info.Worker == after.Info.Worker || weights(after.After)["s1"] != 100 {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, MasterWorker: true, Config: smallConfig("")})
+		c := NewClient(Address{Kind: kindMaster, Path: p.MasterPath}, Options{})
+		before := mustSet(t, c, "rr", Change{"s1", 7})
+		if err := p.Reload(""); err != nil {
+			t.Fatal(err)
+		}
+		after := mustSet(t, c, "rr", Change{"s2", 8})
+		if before.Info.Worker == after.Info.Worker || weights(after.After)["s1"] != 100 {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+	})
 }
 
 // TestMasterSocketWrittenAsUnix: a likely mistake gets its own words.
 func TestMasterSocketWrittenAsUnix(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{MasterWorker: true, Config: smallConfig("")})
-	c := NewClient(Address{Kind: kindUnix, Path: p.MasterPath}, Options{Timeout: 300 * time.Millisecond})
-	_, err := c.State(t.Context(), "rr")
-	if !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "master:/path") {
-		t.Errorf("error %v", err)
-	}
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, MasterWorker: true, Config: smallConfig("")})
+		c := NewClient(Address{Kind: kindUnix, Path: p.MasterPath}, Options{Timeout: 300 * time.Millisecond})
+		_, err := c.State(t.Context(), "rr")
+		if !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "master:/path") {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 func TestManyServersWithLongNames(t *testing.T) {
-	var b strings.Builder
-	name := func(i int) string { return fmt.Sprintf("a-rather-long-server-name.of-some-department:%04d", i) }
-	for i := range 200 {
-		fmt.Fprintf(&b, "  server %s 127.0.0.1:9 weight 100\n", name(i))
-	}
-	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("") + b.String()})
-	tt := &target{}
-	tt.count(socketOf(p), Options{})
-	var changes []Change
-	for i := range 200 {
-		changes = append(changes, Change{name(i), 1 + i})
-	}
-	out := mustSet(t, tt.Client, "rr", changes...)
-	if out.Applied != 200 || out.Failed != nil || len(out.After.Servers) != 202 {
-		t.Errorf("applied %d, failed %v", out.Applied, out.Failed)
-	}
-	if n := tt.dials.Load(); n < 2 || n > 4 {
-		t.Errorf("%d connections", n)
-	}
-	for i, s := range out.After.Servers[2:] {
-		if s.Name != name(i) || s.Weight != 1+i {
-			t.Fatalf("server %d is %+v", i, s)
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		var servers strings.Builder
+		name := func(i int) string { return fmt.Sprintf("a-rather-long-server-name.of-some-department:%04d", i) }
+		for i := range 200 {
+			fmt.Fprintf(&servers, "  server %s 127.0.0.1:9 weight 100\n", name(i))
 		}
-	}
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: smallConfig("") + servers.String()})
+		tt := &target{}
+		tt.count(socketOf(p), Options{})
+		var changes []Change
+		for i := range 200 {
+			changes = append(changes, Change{name(i), 1 + i})
+		}
+		out := mustSet(t, tt.Client, "rr", changes...)
+		if out.Applied != 200 || out.Failed != nil || len(out.After.Servers) != 202 {
+			t.Errorf("applied %d, failed %v", out.Applied, out.Failed)
+		}
+		if n := tt.dials.Load(); n < 2 || n > 4 {
+			t.Errorf("%d connections", n)
+		}
+		for i, s := range out.After.Servers[2:] {
+			if s.Name != name(i) || s.Weight != 1+i {
+				t.Fatalf("server %d is %+v", i, s)
+			}
+		}
+	})
 }
 
 func TestDynamicServers(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("")})
-	c := NewClient(socketOf(p), Options{})
-	command(t, p, "add server rr/new 127.0.0.1:9 weight 30")
-	s := mustState(t, c, "rr")
-	if srv, ok := s.Server("new"); !ok || srv.Weight != 30 || srv.Admin.Word() != "maint" {
-		t.Errorf("added server %+v", srv)
-	}
-	if out := mustSet(t, c, "rr", Change{"new", 60}, Change{"s1", 50}); out.Applied != 2 {
-		t.Errorf("outcome %+v", out)
-	}
-	command(t, p, "del server rr/new")
-	out := mustSet(t, c, "rr", Change{"new", 61}, Change{"s1", 51})
-	if out.Applied != 1 || !errors.Is(out.Failed["new"], ErrNoServer) {
-		t.Errorf("outcome %+v", out)
-	}
-	if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
-		t.Errorf("servers %+v", s.Servers)
-	}
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: smallConfig("")})
+		c := NewClient(socketOf(p), Options{})
+		command(t, p, "add server rr/new 127.0.0.1:9 weight 30")
+		s := mustState(t, c, "rr")
+		if srv, ok := s.Server("new"); !ok || srv.Weight != 30 || srv.Admin.Word() != "maint" {
+			t.Errorf("added server %+v", srv)
+		}
+		if out := mustSet(t, c, "rr", Change{"new", 60}, Change{"s1", 50}); out.Applied != 2 {
+			t.Errorf("outcome %+v", out)
+		}
+		command(t, p, "del server rr/new")
+		out := mustSet(t, c, "rr", Change{"new", 61}, Change{"s1", 51})
+		if out.Applied != 1 || !errors.Is(out.Failed["new"], ErrNoServer) {
+			t.Errorf("outcome %+v", out)
+		}
+		if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
+			t.Errorf("servers %+v", s.Servers)
+		}
+	})
 }
 
 // sink accepts connections and holds them; say, if any, is sent to each.
@@ -291,45 +316,47 @@ func sink(t *testing.T, say string) (port int, accepted <-chan net.Conn) {
 }
 
 func TestSessions(t *testing.T) {
-	server, accepted := sink(t, "")
-	port := freePorts(t, 1)[0]
-	p := startHAProxy(t, haproxyproc.Options{Config: defaultsConfig + fmt.Sprintf(`
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		server, accepted := sink(t, "")
+		port := freePorts(t, 1)[0]
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: defaultsConfig + fmt.Sprintf(`
 listen in
   bind 127.0.0.1:%d
   server s1 127.0.0.1:%d
   server s2 127.0.0.1:9 backup
 `, port, server)})
-	for range 3 {
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		for range 3 {
+			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			<-accepted
+		}
+		c := NewClient(socketOf(p), Options{})
+		s, err := c.SessionAges(t.Context(), 3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		<-accepted
-	}
-	c := NewClient(socketOf(p), Options{})
-	s, err := c.SessionAges(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Ages) != 1 || len(s.Ages["in"]) != 3 || s.Unknown != 0 {
-		t.Errorf("sessions %+v", s)
-	}
-	for _, age := range s.Ages["in"] {
-		if age < 0 || age > time.Minute {
-			t.Errorf("age %v", age)
+		if len(s.Ages) != 1 || len(s.Ages["in"]) != 3 || s.Unknown != 0 {
+			t.Errorf("sessions %+v", s)
 		}
-	}
-	if _, err := c.SessionAges(t.Context(), 2); !errors.Is(err, ErrTooManySessions) {
-		t.Errorf("3 sessions with a limit of 2: %v", err)
-	}
-	state := mustState(t, c, "in")
-	if srv := state.Servers[0]; srv.Sessions != 3 || srv.TotalSessions != 3 {
-		t.Errorf("s1 = %+v", srv)
-	}
-	if srv := state.Servers[1]; srv.Sessions != 0 || !srv.Backup {
-		t.Errorf("s2 = %+v", srv)
-	}
+		for _, age := range s.Ages["in"] {
+			if age < 0 || age > time.Minute {
+				t.Errorf("age %v", age)
+			}
+		}
+		if _, err := c.SessionAges(t.Context(), 2); !errors.Is(err, ErrTooManySessions) {
+			t.Errorf("3 sessions with a limit of 2: %v", err)
+		}
+		state := mustState(t, c, "in")
+		if srv := state.Servers[0]; srv.Sessions != 3 || srv.TotalSessions != 3 {
+			t.Errorf("s1 = %+v", srv)
+		}
+		if srv := state.Servers[1]; srv.Sessions != 0 || !srv.Backup {
+			t.Errorf("s2 = %+v", srv)
+		}
+	})
 }
 
 // stateWhen reads the state until want holds for server s1.
@@ -354,39 +381,43 @@ func stateWhen(t *testing.T, c *Client, backend string, want func(Server) bool) 
 }
 
 func TestSlowstartAndAgent(t *testing.T) {
-	server, _ := sink(t, "")
-	agent, _ := sink(t, "up\n")
-	p := startHAProxy(t, haproxyproc.Options{Config: defaultsConfig + fmt.Sprintf(`
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		server, _ := sink(t, "")
+		agent, _ := sink(t, "up\n")
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: defaultsConfig + fmt.Sprintf(`
 backend slow
   balance roundrobin
   server s1 127.0.0.1:%d weight 100 check inter 100ms slowstart 60s
 backend agent
   server s1 127.0.0.1:%d weight 100 agent-check agent-port %d agent-inter 100ms
 `, server, server, agent)})
-	c := NewClient(socketOf(p), Options{})
-	command(t, p, "disable server slow/s1")
-	stateWhen(t, c, "slow", func(s Server) bool { return s.Admin.Maint() && s.Op == OpStopped && !s.Throttled })
-	command(t, p, "enable server slow/s1")
-	s := stateWhen(t, c, "slow", func(s Server) bool { return s.Throttled })
-	if s.Op != OpStarting || s.Weight != 100 || !s.InService() {
-		t.Errorf("server in slowstart: %+v", s)
-	}
-	if out := mustSet(t, c, "slow", Change{"s1", 60}); out.Applied != 1 {
-		t.Errorf("a weight set during slowstart: %+v", out)
-	}
-	if s.Agent != "" {
-		t.Errorf("agent of a server without one: %q", s.Agent)
-	}
-	stateWhen(t, c, "agent", func(s Server) bool { return s.Agent == "L7OK" })
+		c := NewClient(socketOf(p), Options{})
+		command(t, p, "disable server slow/s1")
+		stateWhen(t, c, "slow", func(s Server) bool { return s.Admin.Maint() && s.Op == OpStopped && !s.Throttled })
+		command(t, p, "enable server slow/s1")
+		s := stateWhen(t, c, "slow", func(s Server) bool { return s.Throttled })
+		if s.Op != OpStarting || s.Weight != 100 || !s.InService() {
+			t.Errorf("server in slowstart: %+v", s)
+		}
+		if out := mustSet(t, c, "slow", Change{"s1", 60}); out.Applied != 1 {
+			t.Errorf("a weight set during slowstart: %+v", out)
+		}
+		if s.Agent != "" {
+			t.Errorf("agent of a server without one: %q", s.Agent)
+		}
+		stateWhen(t, c, "agent", func(s Server) bool { return s.Agent == "L7OK" })
+	})
 }
 
 func TestWeightZeroEverywhere(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{Config: smallConfig("")})
-	c := NewClient(socketOf(p), Options{})
-	command(t, p, "set server rr/s1 weight 0;set server rr/s2 weight 0")
-	for _, s := range mustState(t, c, "rr").Servers {
-		if s.Weight != 0 || s.InitialWeight != 100 || !s.Draining() || s.InService() || s.Admin.Word() != "ready" {
-			t.Errorf("server %+v", s)
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: smallConfig("")})
+		c := NewClient(socketOf(p), Options{})
+		command(t, p, "set server rr/s1 weight 0;set server rr/s2 weight 0")
+		for _, s := range mustState(t, c, "rr").Servers {
+			if s.Weight != 0 || s.InitialWeight != 100 || !s.Draining() || s.InService() || s.Admin.Word() != "ready" {
+				t.Errorf("server %+v", s)
+			}
 		}
-	}
+	})
 }

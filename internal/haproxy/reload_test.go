@@ -14,15 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
 
 func inBothModes(t *testing.T, body func(t *testing.T, p *haproxyproc.Process, c *Client)) {
-	for _, mw := range []bool{false, true} {
-		t.Run(fmt.Sprintf("MasterWorker=%v", mw), func(t *testing.T) {
-			p := startHAProxy(t, haproxyproc.Options{Config: smallConfig(""), MasterWorker: mw})
-			body(t, p, NewClient(socketOf(p), Options{}))
-		})
-	}
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		for _, mw := range []bool{false, true} {
+			t.Run(fmt.Sprintf("MasterWorker=%v", mw), func(t *testing.T) {
+				p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: smallConfig(""), MasterWorker: mw})
+				body(t, p, NewClient(socketOf(p), Options{}))
+			})
+		}
+	})
 }
 
 func TestReload(t *testing.T) {

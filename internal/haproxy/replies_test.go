@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
 
 // refused lists commands and what HAProxy 2.6 to 3.4 answer to them. A reply
@@ -58,23 +59,25 @@ func TestEveryReplyIsTyped(t *testing.T) {
 
 // TestEveryReplyIsReal holds the table against the HAProxy that is installed.
 func TestEveryReplyIsReal(t *testing.T) {
-	p := startHAProxy(t, haproxyproc.Options{Config: sceneConfig(t)})
-	for _, tt := range refused {
-		if tt.command == "" {
-			continue
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: sceneConfig(t, b)})
+		for _, tt := range refused {
+			if tt.command == "" {
+				continue
+			}
+			reply := command(t, p, tt.command)
+			known := tt.replies == nil
+			for _, r := range tt.replies {
+				known = known || r == reply
+			}
+			if !known {
+				t.Errorf("%s: %q answers %q, not one of %q", tt.name, tt.command, reply, tt.replies)
+			}
+			if err := classify(strings.TrimRight(reply, "\n")); !errors.Is(err, tt.want) {
+				t.Errorf("%s: classify(%q) = %v, want %v", tt.name, reply, err, tt.want)
+			}
 		}
-		reply := command(t, p, tt.command)
-		known := tt.replies == nil
-		for _, r := range tt.replies {
-			known = known || r == reply
-		}
-		if !known {
-			t.Errorf("%s: %q answers %q, not one of %q", tt.name, tt.command, reply, tt.replies)
-		}
-		if err := classify(strings.TrimRight(reply, "\n")); !errors.Is(err, tt.want) {
-			t.Errorf("%s: classify(%q) = %v, want %v", tt.name, reply, err, tt.want)
-		}
-	}
+	})
 }
 
 const (
@@ -218,6 +221,23 @@ func TestGarbledState(t *testing.T) {
 		_, _, err := parseState(reply, "rr", false)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%q for %q: %v, want %v", tt.new, tt.old, err, tt.want)
+		}
+	}
+}
+
+// TestAlgorithmWithoutName: HAProxy says "unknown" of random, and in mode log of others.
+func TestAlgorithmWithoutName(t *testing.T) {
+	for _, tt := range []struct{ algo, mode, want string }{
+		{"unknown", "tcp", "random"}, {"unknown", "http", "random"}, {"unknown", "syslog", "unknown"}, {"unknown", "", "unknown"},
+		{"roundrobin", "tcp", "roundrobin"}, {"", "tcp", ""},
+	} {
+		stat := strings.NewReplacer("algo,", "algo,mode,", "L7OK,,\n", "L7OK,,,\n", "1,,,,\n", "1,,,,,\n", "random,\n", tt.algo+","+tt.mode+",\n").Replace(statText)
+		s, _, err := parseState(infoText+tailText+stat, "rr", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Algorithm != tt.want {
+			t.Errorf("algo %q in mode %q: %q, want %q", tt.algo, tt.mode, s.Algorithm, tt.want)
 		}
 	}
 }

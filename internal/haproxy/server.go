@@ -117,7 +117,7 @@ func (s Server) InService() bool {
 type State struct {
 	Info      Info
 	Backend   string
-	Algorithm string // as "show stat" has it: "roundrobin", "leastconn", ...; HAProxy (2.6 to 3.2) says "unknown" for random; empty when the socket's level hides it
+	Algorithm string // as "show stat" has it: "roundrobin", "leastconn", ..., but "random" where it says "unknown"; empty when the socket's level hides it
 	Servers   []Server
 }
 

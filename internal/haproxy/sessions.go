@@ -65,7 +65,7 @@ func readSessions(r io.Reader, limit int, framed bool) (*Sessions, error) {
 		return nil, err
 	}
 	s := &Sessions{Info: info, Ages: make(map[string][]time.Duration)}
-	for n := 0; ; n++ {
+	for n := 0; ; {
 		line, err := readLine(b)
 		if err != nil {
 			return nil, err
@@ -73,7 +73,10 @@ func readSessions(r io.Reader, limit int, framed bool) (*Sessions, error) {
 		if len(line) == 0 {
 			break
 		}
-		if n > limit { // one is this very connection
+		if !bytes.Contains(line, runtimeSession) {
+			n++
+		}
+		if n > limit {
 			return nil, fmt.Errorf("%w: at most %d", ErrTooManySessions, limit)
 		}
 		if err := s.add(line); err != nil {
@@ -86,6 +89,11 @@ func readSessions(r io.Reader, limit int, framed bool) (*Sessions, error) {
 	}
 	return s, parseTail(&lines{rest: string(rest)}, info, framed)
 }
+
+// runtimeSession marks the connections to runtime sockets in "show sess". There
+// is this one and, for a moment, those that have just had their answer; they
+// are few, and HAProxy's count of connections leaves them out as well.
+var runtimeSession = []byte(" fe=GLOBAL be=<NONE> ")
 
 // readInfo collects the first answer and parses it.
 func readInfo(b *bufio.Reader) (Info, error) {

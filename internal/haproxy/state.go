@@ -237,7 +237,7 @@ func (m *merge) row(row []string) error {
 	switch text("type") {
 	case statBackend:
 		m.backend = true
-		m.state.Algorithm = strings.Clone(text("algo"))
+		m.state.Algorithm = m.algorithm(row)
 		return nil
 	case statServer:
 	default:
@@ -262,6 +262,16 @@ func (m *merge) row(row []string) error {
 	}
 	m.seen++
 	return n.err
+}
+
+// algorithm names the balance algorithm. HAProxy (2.6 to 3.4) has no name for
+// random, which 3.3 made the default; in mode log it has none for some others.
+func (m *merge) algorithm(row []string) string {
+	name := row[m.column["algo"]]
+	if mode, ok := m.column["mode"]; ok && name == "unknown" && (row[mode] == "tcp" || row[mode] == "http") {
+		return "random"
+	}
+	return strings.Clone(name)
 }
 
 func (m *merge) end() error {

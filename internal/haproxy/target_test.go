@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,8 +26,9 @@ func removeAll(t *testing.T, dir string) {
 // target is a HAProxy with the scene of sceneConfig, the real one or the fake.
 type target struct {
 	*Client
-	dials atomic.Int32 // connections that Client has opened
-	run   func(line string) string
+	dials  atomic.Int32 // connections that Client has opened
+	run    func(line string) string
+	shadow bool // a frontend and a backend have the same name
 }
 
 // count makes c count its connections.
@@ -39,17 +41,17 @@ func (tt *target) count(a Address, o Options) {
 	tt.Client = NewClient(a, o)
 }
 
-// onBoth runs one body against the fake and against real HAProxy.
+// onBoth runs one body against the fake and against each version of real HAProxy.
 func onBoth(t *testing.T, body func(t *testing.T, tt *target)) {
 	t.Run("fake", func(t *testing.T) {
 		f := newFakeServer(t)
-		tt := &target{run: f.reply}
+		tt := &target{run: f.reply, shadow: true}
 		tt.count(f.address(), Options{})
 		body(t, tt)
 	})
-	t.Run("HAProxy", func(t *testing.T) {
-		p := startHAProxy(t, haproxyproc.Options{Config: sceneConfig(t)})
-		tt := &target{run: func(line string) string { return command(t, p, line) }}
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		p := startHAProxy(t, haproxyproc.Options{Binary: b.Path, Config: sceneConfig(t, b)})
+		tt := &target{run: func(line string) string { return command(t, p, line) }, shadow: mayShadow(b)}
 		tt.count(socketOf(p), Options{})
 		body(t, tt)
 	})
@@ -63,10 +65,18 @@ defaults
   timeout server 30s
 `
 
+// mayShadow tells whether a frontend may have the name of a backend: from 3.3
+// on HAProxy refuses such a configuration.
+func mayShadow(b haproxyproc.Binary) bool { return !b.AtLeast(3, 3) }
+
 // sceneConfig is the configuration that sceneBackends imitates.
-func sceneConfig(t *testing.T) string {
+func sceneConfig(t *testing.T, b haproxyproc.Binary) string {
 	t.Helper()
 	ports := freePorts(t, 2)
+	frontend := "shadow"
+	if !mayShadow(b) {
+		frontend = "shadow-in"
+	}
 	return defaultsConfig + fmt.Sprintf(`
 frontend in
   bind 127.0.0.1:%d
@@ -84,7 +94,7 @@ backend fixed
 backend off
   disabled
   server s1 127.0.0.1:9
-frontend shadow
+frontend %s
   bind 127.0.0.1:%d
   default_backend shadow
 backend shadow
@@ -92,7 +102,7 @@ backend shadow
   server s1 127.0.0.1:9 weight 7
 backend empty
   balance roundrobin
-`, ports[0], ports[1])
+`, ports[0], frontend, ports[1])
 }
 
 func freePorts(t *testing.T, n int) []int {
