@@ -44,12 +44,19 @@ type site struct {
 }
 
 func newSite(t *testing.T, loads map[string]float64, configs ...string) *site {
+	t.Helper()
+	return newSiteOf(t, haproxyproc.Binary{}, loads, configs...)
+}
+
+// newSiteOf is newSite with a version of HAProxy.
+func newSiteOf(t *testing.T, b haproxyproc.Binary, loads map[string]float64, configs ...string) *site {
+	t.Helper()
 	s := &site{t: t, log: &logBook{}, loads: loads}
 	server := httptest.NewServer(http.HandlerFunc(s.render))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	for _, c := range configs {
-		p, err := haproxyproc.Start(t.Context(), haproxyproc.Options{Config: c, MasterWorker: true})
+		p, err := haproxyproc.Start(t.Context(), haproxyproc.Options{Binary: b.Path, Config: c, MasterWorker: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,29 +222,6 @@ backend ingest
 	return c
 }
 
-func TestRealReloadsAndRestarts(t *testing.T) {
-	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4"))
-	s.start()
-	s.until("s1 is weighted down", func() bool { return s.weighted(0) })
-	want := s.weights(0)
-	for n := range 3 {
-		if err := s.haproxy[0].Reload(""); err != nil {
-			t.Fatal(err)
-		}
-		s.until("weights are back", func() bool { return cmp.Equal(want, s.weights(0)) })
-		s.until("the reload is told", func() bool { return s.log.count("HAProxy has a new worker") > n })
-	}
-	s.haproxy[0].Kill()
-	s.until("the dead socket is told", func() bool { return s.log.count("socket does not answer") == 1 })
-	if err := s.haproxy[0].Restart(); err != nil {
-		t.Fatal(err)
-	}
-	s.until("weights are back", func() bool { return cmp.Equal(want, s.weights(0)) })
-	s.until("its end is told", func() bool { return s.log.count("socket answers again") == 1 })
-	s.wantLog(1, "socket does not answer")
-	s.wantLog(0, "somebody else")
-}
-
 func TestRealReloadWithGraphiteSilent(t *testing.T) {
 	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4"))
 	fleet, _ := s.start()
@@ -254,55 +238,6 @@ func TestRealReloadWithGraphiteSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until("weights are back", func() bool { return cmp.Equal(want, s.weights(0)) })
-}
-
-func TestRealHandsOfOperators(t *testing.T) {
-	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4", "s5", "s6"))
-	s.loads["s5"], s.loads["s6"] = 100, 100
-	fleet, _ := s.start()
-	s.until("s1 is weighted down", func() bool { return s.weighted(0) })
-	want := s.weights(0)
-
-	s.command(0, "set server ingest/s2 weight 13")
-	s.until("the foreign write is told", func() bool { return s.log.count("somebody else has set weights") == 1 })
-	s.until("the foreign write is taken back", func() bool { return s.weights(0)["s2"] != 13 })
-
-	s.command(0, "set server ingest/s3 weight 0")
-	s.command(0, "set server ingest/s4 state drain")
-	s.command(0, "set server ingest/s5 state maint")
-	admin := func(server string) string {
-		for _, table := range fleet.Balancers()[0].Tables() {
-			return table.row(server).AdminState
-		}
-		return ""
-	}
-	s.until("drain and maint are seen", func() bool { return admin("s4") == "drain" && admin("s5") == "maint" })
-	if err := s.haproxy[0].Reload(""); err != nil { // config says ready: all that is put back are weights
-		t.Fatal(err)
-	}
-	s.until("weights are back", func() bool { return s.weights(0)["s1"] == want["s1"] })
-	s.wantLog(1, "that is a drain")
-	for _, line := range strings.Split(s.log.String(), "\n") {
-		if strings.Contains(line, "weights written") && strings.Contains(line, "s3=0->") {
-			t.Errorf("a weight of 0 was raised: %s", line)
-		}
-	}
-}
-
-func TestRealDrainStaysAcrossPasses(t *testing.T) {
-	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4"))
-	s.command(0, "set server ingest/s3 weight 0")
-	s.command(0, "set server ingest/s4 state drain")
-	fleet, _ := s.start()
-	s.until("s1 is weighted down", func() bool { return s.weighted(0) })
-	passes := make(map[time.Time]bool)
-	s.until("ten passes are made", func() bool {
-		passes[fleet.Balancers()[0].Tables()[0].Time] = true
-		return len(passes) > 10
-	})
-	if w := s.weights(0); w["s3"] != 0 || w["s4"] != 100 {
-		t.Errorf("weights %v: want s3 at 0 and s4 at 100, as the operator left them", w)
-	}
 }
 
 func TestRealDaemonRestartKeepsWeights(t *testing.T) {
@@ -330,19 +265,6 @@ func TestRealDaemonRestartKeepsWeights(t *testing.T) {
 		t.Errorf("table (-in force +applied_weight):\n%s", diff)
 	}
 	s.wantLog(2, "weights in force")
-}
-
-func TestRealStaticAlgorithm(t *testing.T) {
-	static := proxy(t, "source", "s1", "s2", "s3", "s4")
-	s := newSite(t, uneven(), static)
-	s.start()
-	s.until("the refusal is told", func() bool { return s.log.count("HAProxy refuses weights") == 1 })
-	consistent := strings.Replace(static, "balance source", "balance source\n  hash-type consistent", 1)
-	if err := s.haproxy[0].Reload(consistent); err != nil {
-		t.Fatal(err)
-	}
-	s.until("weights are set with hash-type consistent", func() bool { return s.weighted(0) })
-	s.wantLog(1, "HAProxy refuses weights")
 }
 
 func TestRealFunctionOfLeastconn(t *testing.T) {
