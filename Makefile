@@ -32,8 +32,11 @@ convergence:
 	@$(GO) build -o bin/convergence ./test/convergence
 	@bin/convergence --plot bin/convergence.svg $(CONVERGENCE_FLAGS)
 
+# On the HAProxy that is installed and on the other versions of Debian's suites;
+# with HAPROXY_BIN=/path/to/haproxy on that program only.
 test:
 	@test/deps/install haproxy graphite compiler
+	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
 	@$(MAKE) --no-print-directory lint
 	CGO_ENABLED=1 $(GO) test -race -p $(TEST_P) -timeout $(TEST_TIMEOUT) ./...
 
