@@ -14,7 +14,7 @@ TEST_P       ?= 2
 TEST_TIMEOUT ?= 15m
 FUZZ_TIME    ?= 30s
 
-.PHONY: all build demo convergence test lint bench fuzz clean
+.PHONY: all build demo convergence test lint bench bench-spoa fuzz clean
 
 all: build
 
@@ -53,6 +53,13 @@ bench: build
 	@test/deps/install haproxy
 	$(GO) run ./test/bench $(BENCH_FLAGS)
 	$(GO) test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) ./...
+
+# The SPOE agent beside a bare echo of frames, which is the limit, and beside the
+# library's own agent; about five minutes.
+bench-spoa:
+	@test/deps/install haproxy
+	@$(GO) build -o bin/benchspoa ./test/benchspoa
+	@bin/benchspoa $(BENCH_SPOA_FLAGS)
 
 # Each fuzz target of each package in turn, for FUZZ_TIME.
 fuzz:

@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/spoe":         {"test/haproxyproc", "haproxy-conf", "spoa"},
 	"test/spoefaults":   {"test/spoe", "test/haproxyproc"},
+	"test/benchspoa":    {"spoa", "test/haproxyproc"},
 	"test/convergence":  {"test/haproxyproc", "test/graphiteproc", "test/ingest", "weighting", "internal/config", "internal/balancer", "internal/simulate"},
 }
 
@@ -57,7 +58,7 @@ var onlyImporters = map[string][]string{
 	"github.com/BurntSushi/toml":           {"internal/config"},
 	"github.com/spf13/cobra":               {"internal/cli"},
 	"github.com/spf13/pflag":               {"internal/cli"},
-	"github.com/negasus/haproxy-spoe-go":   {"spoa", "internal/query", "test/spoe"},
+	"github.com/negasus/haproxy-spoe-go":   {"spoa", "internal/query", "test/spoe", "test/benchspoa"},
 	"github.com/google/go-cmp":             {},
 	"github.com/rogpeppe/go-internal":      {},
 	"pgregory.net/rapid":                   {},
