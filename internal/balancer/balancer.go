@@ -42,6 +42,7 @@ type DataPlane interface {
 type Plane struct {
 	Socket string // as printed in tables and logs
 	DataPlane
+	Maps MapPlane // for backend.maps; nil keeps none
 }
 
 // Options make a Balancer.
@@ -68,6 +69,7 @@ type Balancer struct {
 	faults  *faults // of the goroutine that renders
 	planes  []*plane
 	wake    chan struct{} // asks for a pass at once; holds one
+	notify  []func()
 }
 
 // New returns a balancer; it does no I/O.
@@ -89,7 +91,22 @@ func New(o Options) *Balancer {
 	b.log = o.Logger.With("backend", o.Backend.Name)
 	b.faults = newFaults(b.log, o.Now)
 	b.planes = b.newPlanes(o.Backend.Mode != config.Observe)
+	for i, p := range b.planes {
+		p.maps = newMapKeeper(o.Planes[i].Maps, &b.options, p.log)
+		p.changed = b.changed
+	}
 	return b
+}
+
+// Notify has f called after each change of what Tables returns, by the
+// goroutine that made the change: of several planes perhaps at once. f must
+// return soon. Call Notify before Run.
+func (b *Balancer) Notify(f func()) { b.notify = append(b.notify, f) }
+
+func (b *Balancer) changed() {
+	for _, f := range b.notify {
+		f()
+	}
 }
 
 func (b *Balancer) newPlanes(write bool) []*plane {
@@ -114,6 +131,9 @@ func (b *Balancer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range b.planes {
 		g.Go(func() error { return p.run(ctx) })
+		if p.maps != nil {
+			g.Go(func() error { return p.maps.run(ctx) })
+		}
 	}
 	g.Go(func() error { return b.renderLoop(ctx) })
 	return g.Wait()

@@ -30,7 +30,11 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 	planes := make([]Plane, len(c.HAProxy.Sockets))
 	for i, address := range c.HAProxy.Sockets {
 		client := haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout})
-		planes[i] = Plane{Socket: address.String(), DataPlane: newSharedAges(client, c.Backends)}
+		planes[i] = Plane{
+			Socket: address.String(), DataPlane: newSharedAges(client, c.Backends),
+			// A client of its own: weights never wait for a map.
+			Maps: haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout, MaxConnections: 1}),
+		}
 	}
 	f := &Fleet{}
 	for _, b := range c.Backends {

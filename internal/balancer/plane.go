@@ -43,6 +43,8 @@ type plane struct {
 	log      *slog.Logger
 	now      func() time.Time
 	wake     func() // asks the balancer for a render at once
+	changed  func() // told of each new table; nil when nobody wants to know
+	maps     *mapKeeper
 
 	pictures  chan *picture       // holds the newest one
 	workers   chan haproxy.Worker // holds the newest one
@@ -77,6 +79,17 @@ func newPlane(p Plane, o *Options, log *slog.Logger, write bool) *plane {
 
 // offer hands over a picture; one that is still waiting is replaced.
 func (p *plane) offer(picture *picture) { replace(p.pictures, picture) }
+
+// setTable puts a table where everyone reads it; nil takes the old one away.
+func (p *plane) setTable(t *Table) {
+	p.table.Store(t)
+	if p.maps != nil && t != nil {
+		replace(p.maps.tables, t)
+	}
+	if p.changed != nil {
+		p.changed()
+	}
+}
 
 // seen tells which worker answers now.
 func (p *plane) seen(w haproxy.Worker) { replace(p.workers, w) }
@@ -235,7 +248,7 @@ func (p *plane) miss() {
 		p.log.Info("this HAProxy does not have the backend; it is looked for again at each pass")
 	}
 	p.sight.Store(&sight{presence: absent})
-	p.table.Store(nil)
+	p.setTable(nil)
 }
 
 // meet compares the worker that answered with the one remembered.

@@ -98,7 +98,7 @@ func (p *plane) publish(r *record) {
 			row.Reasons = append(row.Reasons, sd.Reasons...)
 		}
 	}
-	p.table.Store(t)
+	p.setTable(t)
 }
 
 // fill sets the load of a row and returns its age; load NaN means none.
@@ -137,7 +137,7 @@ func (p *plane) blank(state *haproxy.State) *Table {
 		t.Rows[i] = Row{
 			Server: s.Name, Capacity: capacities[i], Weight: s.Weight,
 			AppliedWeight: s.Weight, InitialWeight: s.InitialWeight,
-			AdminState: s.Admin.Word(), OpState: s.Op.String(), Sessions: s.Sessions,
+			AdminState: s.Admin.Word(), OpState: s.Op.String(), Backup: s.Backup, Sessions: s.Sessions,
 			Reasons: []weighting.Reason{},
 		}
 		if rotationOf(s) == weighting.InRotation {
@@ -156,7 +156,7 @@ func (p *plane) publishState(state *haproxy.State) {
 		t.Verdict, t.HoldCode = weighting.Hold, "starting"
 		t.Why = "these are the weights in force; no pass has been made yet"
 		t.Fault = p.faultText(p.last)
-		p.table.Store(t)
+		p.setTable(t)
 		return
 	}
 	merged := *old
@@ -174,12 +174,15 @@ func (p *plane) publishState(state *haproxy.State) {
 		}
 		row := *before
 		row.AppliedWeight, row.InitialWeight, row.Sessions = now.AppliedWeight, now.InitialWeight, now.Sessions
-		row.AdminState, row.OpState = now.AdminState, now.OpState
+		row.AdminState, row.OpState, row.Backup = now.AdminState, now.OpState, now.Backup
 		*now = row
 	}
 	merged.Rows = t.Rows
-	p.table.Store(&merged)
+	p.setTable(&merged)
 }
+
+// unreadCode is the HoldCode of a table made without HAProxy.
+const unreadCode = "haproxy"
 
 // publishUnread makes the table of a pass that could not read HAProxy: the
 // servers as they were last known, with the newest loads.
@@ -189,7 +192,7 @@ func (p *plane) publishUnread(picture *picture, err error) {
 		*t = *old
 	}
 	t.Time = p.now()
-	t.Verdict, t.HoldCode, t.Why = weighting.Hold, "haproxy", "HAProxy could not be read: "+err.Error()
+	t.Verdict, t.HoldCode, t.Why = weighting.Hold, unreadCode, "HAProxy could not be read: "+err.Error()
 	t.Fault = p.faultText(picture)
 	t.Changes = 0
 	if picture != nil {
@@ -206,7 +209,7 @@ func (p *plane) publishUnread(picture *picture, err error) {
 			}
 		}
 	}
-	p.table.Store(t)
+	p.setTable(t)
 }
 
 // faultText puts all that is wrong now into one line.

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
@@ -49,6 +50,21 @@ type Row struct {
 	InitialWeight int                `json:"initial_weight"`
 	AdminState    string             `json:"admin_state"` // "ready", "drain", "maint"
 	OpState       string             `json:"op_state"`    // "running", "stopped", ...
+	Backup        bool               `json:"backup"`
 	Sessions      int                `json:"sessions"`
 	Reasons       []weighting.Reason `json:"reasons"`
+}
+
+// InRotation tells whether HAProxy gives the server new connections by its
+// weight: it is up, ready, above weight 0 and not a backup server.
+func (r *Row) InRotation() bool {
+	up := r.OpState == haproxy.OpRunning.String() || r.OpState == haproxy.OpStarting.String()
+	return up && r.AdminState == haproxy.AdminState(0).Word() && r.AppliedWeight > 0 && !r.Backup
+}
+
+// Measured tells whether the row has a load that was believed when the table
+// was made.
+func (r *Row) Measured() bool {
+	return r.Load != nil && r.AgeSeconds != nil &&
+		!slices.ContainsFunc(r.Reasons, func(w weighting.Reason) bool { return w.Step == weighting.StepStuck })
 }

@@ -33,8 +33,7 @@ var mapRefusals = [...]struct {
 // MapEntry is one line of a map.
 type MapEntry struct{ Key, Value string }
 
-// Map is a map as one worker has it in memory. A key may be in it twice:
-// HAProxy answers with either then.
+// Map is a map as one worker has it in memory. A key may be in it twice.
 type Map struct {
 	Info    Info
 	Path    string
@@ -49,7 +48,7 @@ type MapOp string
 const (
 	MapAdd    MapOp = "add" // a key that is not there; one that is there would be there twice
 	MapSet    MapOp = "set" // a key that is there, once; HAProxy 2.6 may crash on a key that is there twice
-	MapDelete MapOp = "del" // a key that is there, as often as it is
+	MapDelete MapOp = "del" // a key that is there; of one that is there twice 3.4 takes out the first, older ones both
 )
 
 // MapEdit is one change of a map.
