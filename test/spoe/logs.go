@@ -1,54 +1,70 @@
 package spoe
 
 import (
+	"bytes"
 	"fmt"
-	"net"
+	"os"
 	"strings"
 	"time"
 )
 
-// logs receives what HAProxy logs about connections, by UDP.
+// logTarget has HAProxy log about connections into the file that has its own
+// messages: nothing is lost there, as it can be on a socket.
+const logTarget = "stdout format raw"
+
+// logs finds lines in that file.
 type logs struct {
-	conn    net.PacketConn
-	pending map[string]string // by the client's host:port
+	path string
+	read int64 // bytes looked at
+	// lines by the client's host:port, the oldest first: Linux gives a port out
+	// again soon.
+	lines map[string][]string
 }
 
-func startLogs() (*logs, error) {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	// HAProxy does not wait: what does not fit is lost.
-	if err := conn.(*net.UDPConn).SetReadBuffer(4 << 20); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return &logs{conn: conn, pending: map[string]string{}}, nil
-}
+func newLogs(path string) *logs { return &logs{path: path, lines: map[string][]string{}} }
 
-func (l *logs) address() string { return l.conn.LocalAddr().String() }
-
-// line waits for the line of one client's connection or request. HAProxy writes it when that
-// has ended.
+// line waits for the line of one client's connection or request. HAProxy
+// writes it when that has ended.
 func (l *logs) line(client string) (string, error) {
-	if err := l.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return "", err
-	}
-	buffer := make([]byte, 64<<10)
-	for {
-		if line, ok := l.pending[client]; ok {
-			delete(l.pending, client)
-			return line, nil
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		if lines := l.lines[client]; len(lines) > 0 {
+			l.lines[client] = lines[1:]
+			return lines[0], nil
 		}
-		n, _, err := l.conn.ReadFrom(buffer)
-		if err != nil {
-			return "", fmt.Errorf("no line of %s in HAProxy's log: %w", client, err)
+		if time.Now().After(deadline) {
+			return "", fmt.Errorf("no line of %s in HAProxy's log", client)
 		}
-		line := strings.TrimRight(string(buffer[:n]), "\n\x00")
-		if from, _, ok := strings.Cut(line, " "); ok {
-			l.pending[from] = line
+		if err := l.more(); err != nil {
+			return "", err
 		}
 	}
+}
+
+// more takes in the lines that have come.
+func (l *logs) more() error {
+	f, err := os.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	news := make([]byte, info.Size()-l.read)
+	n, err := f.ReadAt(news, l.read)
+	if err != nil && n == 0 && len(news) > 0 {
+		return err
+	}
+	news = news[:n]
+	end := bytes.LastIndexByte(news, '\n') + 1
+	l.read += int64(end)
+	for line := range strings.Lines(string(news[:end])) {
+		if client, _, ok := strings.Cut(line, " "); ok {
+			l.lines[client] = append(l.lines[client], strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return nil
 }
 
 // variable finds name=VALUE in a log line; HAProxy writes "-" for a variable

@@ -93,11 +93,8 @@ func (s *Scene) place(o Options) error {
 	s.undo = append(s.undo, func() { os.RemoveAll(dir) })
 	s.Values.Dir = dir
 	s.Values.StatsSockets = nil // haproxyproc has one
-	if s.logs, err = startLogs(); err != nil {
-		return err
-	}
-	s.undo = append(s.undo, func() { s.logs.conn.Close() })
-	s.Values.Log = s.logs.address() + " format raw"
+	s.logs = newLogs(filepath.Join(dir, "haproxy.log"))
+	s.Values.Log = logTarget
 	for _, list := range [][]haproxyconf.Server{s.Values.Servers, s.Values.SpareServers} {
 		for i := range list {
 			server, err := startServer(list[i].Name, o.OverHTTP)
@@ -155,7 +152,7 @@ func relax(text string) string {
 func (s *Scene) awaitUp(ctx context.Context, o Options) error {
 	backends := []string{s.Values.Backend}
 	if o.Handler != nil && o.Example != "map" {
-		backends = append(backends, "weighter-agent")
+		backends = append(backends, agentBackend)
 	}
 	for _, backend := range backends {
 		if err := s.Await(ctx, backend, checkPassed); err != nil {
@@ -293,3 +290,6 @@ func (f frontend) Get(ctx context.Context, header http.Header) (*http.Response, 
 	}
 	return answer, c.LocalAddr().String(), answer.Body.Close()
 }
+
+// agentBackend is the agent's backend in the examples.
+const agentBackend = "weighter-agent"
