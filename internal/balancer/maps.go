@@ -116,7 +116,7 @@ func (k *mapKeeper) run(ctx context.Context) error {
 			k.leave(ctx)
 			return nil
 		case t := <-k.tables:
-			if t.HoldCode == unreadCode {
+			if t.Unread() {
 				continue // HAProxy does not answer, which the plane tells
 			}
 			for _, f := range k.files {

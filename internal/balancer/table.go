@@ -55,6 +55,10 @@ type Row struct {
 	Reasons       []weighting.Reason `json:"reasons"`
 }
 
+// Unread tells whether HAProxy could not be read for this table: servers and
+// weights are as they were last known.
+func (t *Table) Unread() bool { return t.HoldCode == unreadCode }
+
 // InRotation tells whether HAProxy gives the server new connections by its
 // weight: it is up, ready, above weight 0 and not a backup server.
 func (r *Row) InRotation() bool {

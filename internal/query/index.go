@@ -1,0 +1,255 @@
+package query
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+)
+
+// backend is one Source with the index of its newest table.
+type backend struct {
+	source Source
+	name   any // source.Backend, ready to be sent
+	index  atomic.Pointer[index]
+
+	making sync.Mutex // held by those who make an index, not by those who read
+}
+
+// refresh makes the index of the newest table, unless it is there already.
+func (b *backend) refresh() {
+	b.making.Lock()
+	defer b.making.Unlock()
+	t, old := newest(b.source.Tables()), b.index.Load()
+	switch {
+	case t == nil:
+		b.index.Store(nil)
+	case old == nil || old.table != t:
+		b.index.Store(newIndex(b, t, old))
+	}
+}
+
+// newest picks the table that answers: the first one that has servers, of a
+// HAProxy that answers if there is one. It returns nil when none has servers.
+func newest(tables []*balancer.Table) *balancer.Table {
+	var silent *balancer.Table
+	for _, t := range tables {
+		switch {
+		case len(t.Rows) == 0:
+		case !t.Unread():
+			return t
+		case silent == nil:
+			silent = t
+		}
+	}
+	return silent
+}
+
+// variable is one that is ready to be sent.
+type variable struct {
+	name  string
+	value any
+}
+
+// index is a table in the form that answers are read from. It is immutable.
+type index struct {
+	table   *balancer.Table
+	name    any // of the backend
+	servers any // how many
+	byName  map[string]*server
+	urn     urn
+
+	loads      []variable // of the backend, to be sent while it is fresh
+	score      float64    // mean load for its capacity; the lower the better
+	dataAt     time.Time  // of the newest data ever seen; zero when there were none
+	freshUntil time.Time  // zero when the backend is not fresh at all
+}
+
+func (x *index) fresh(now time.Time) bool {
+	return !x.freshUntil.IsZero() && !now.After(x.freshUntil)
+}
+
+// server is one row.
+type server struct {
+	weights    [2]variable // weight and share
+	loads      []variable  // to be sent while its load is fresh
+	dataAt     time.Time
+	freshUntil time.Time // zero when the table has no load of it
+}
+
+// newIndex makes the index of t. old gives the time of data that t does not
+// have any more, so that their age goes on growing; it may be nil.
+func newIndex(b *backend, t *balancer.Table, old *index) *index {
+	x := &index{
+		table: t, name: b.name, servers: int64(len(t.Rows)),
+		byName: make(map[string]*server, len(t.Rows)),
+	}
+	sum := measure(t.Rows, b.source.HigherIsBetter)
+	rows, loads := make([]server, len(t.Rows)), make([]variable, 0, 2*len(t.Rows))
+	var expiries []time.Time
+	for i := range t.Rows {
+		r, s := &t.Rows[i], &rows[i]
+		x.byName[r.Server] = s
+		s.dataAt = dataTime(t, r, old)
+		share := 0.0
+		if r.InRotation() {
+			share = float64(r.AppliedWeight) / float64(sum.weight)
+			if s.dataAt.After(x.dataAt) {
+				x.dataAt = s.dataAt
+			}
+		}
+		s.weights = [2]variable{{"weight", int64(r.AppliedWeight)}, {"share", thousandths(share)}}
+		if !r.Measured() {
+			continue
+		}
+		s.freshUntil = s.dataAt.Add(b.source.MaxAge)
+		begin := len(loads)
+		loads = append(loads, variable{"load", whole(*r.Load)})
+		if sum.mean > 0 {
+			loads = append(loads, variable{"relative", thousandths(sum.of(r) / sum.mean)})
+		}
+		s.loads = loads[begin:len(loads):len(loads)]
+		if r.InRotation() {
+			expiries = append(expiries, s.freshUntil)
+		}
+	}
+	x.urn = newUrn(t.Rows)
+	x.freshUntil = quorate(expiries, sum.inRotation, b.source.Quorum)
+	if len(expiries) > 0 {
+		x.loads, x.score = sum.variables(), sum.score()
+	}
+	return x
+}
+
+// dataTime is when the newest data of a server are from, on our clock.
+func dataTime(t *balancer.Table, r *balancer.Row, old *index) time.Time {
+	if r.AgeSeconds != nil {
+		return t.Time.Add(-time.Duration(*r.AgeSeconds * float64(time.Second)))
+	}
+	if old != nil {
+		if s, ok := old.byName[r.Server]; ok {
+			return s.dataAt
+		}
+	}
+	return time.Time{}
+}
+
+// quorate is until when at least quorum of the servers in rotation, and one,
+// have data that count; zero when too few have from the beginning.
+func quorate(expiries []time.Time, inRotation int, quorum float64) time.Time {
+	need := 1
+	for float64(need) < quorum*float64(inRotation) {
+		need++
+	}
+	if len(expiries) < need {
+		return time.Time{}
+	}
+	slices.SortFunc(expiries, func(a, b time.Time) int { return b.Compare(a) })
+	return expiries[need-1]
+}
+
+// sums are what the servers in rotation have together; loads are those of the
+// measured ones among them.
+type sums struct {
+	inRotation int
+	weight     int // in force
+	measured   int
+	total, max float64 // as Graphite has them
+	capacity   float64
+	mean       float64 // load for a unit of capacity, turned round when higher is better
+	turn       float64 // load = turn - value when higher is better, else 0
+	higher     bool
+	best       string
+	worst      string
+	imbalance  float64
+}
+
+func measure(rows []balancer.Row, higher bool) sums {
+	s := sums{higher: higher}
+	least := math.Inf(1)
+	var in []*balancer.Row
+	for i := range rows {
+		r := &rows[i]
+		if !r.InRotation() {
+			continue
+		}
+		s.inRotation++
+		s.weight += r.AppliedWeight
+		if !r.Measured() {
+			continue
+		}
+		in = append(in, r)
+		s.total += *r.Load
+		s.capacity += capacityOf(r)
+		s.max, least = max(s.max, *r.Load), min(least, *r.Load)
+	}
+	s.measured = len(in)
+	if len(in) == 0 {
+		return s
+	}
+	s.mean = s.total / s.capacity
+	if higher { // as package weighting has it
+		s.turn = s.max + least
+		s.mean = (s.turn*float64(len(in)) - s.total) / s.capacity
+	}
+	// Of equals the first one in HAProxy's order.
+	byLoad := func(a, b *balancer.Row) int { return cmp.Compare(s.of(a), s.of(b)) }
+	s.best, s.worst = slices.MinFunc(in, byLoad).Server, slices.MaxFunc(in, byLoad).Server
+	if s.mean > 0 {
+		s.imbalance = s.of(slices.MaxFunc(in, byLoad)) / s.mean
+	}
+	return s
+}
+
+// of is the load of a measured row for a unit of its capacity.
+func (s *sums) of(r *balancer.Row) float64 {
+	load := *r.Load
+	if s.higher {
+		load = max(0, s.turn-load)
+	}
+	return load / capacityOf(r)
+}
+
+// score is what a choice compares.
+func (s *sums) score() float64 {
+	if s.higher {
+		return -s.total / s.capacity
+	}
+	return s.mean
+}
+
+func (s *sums) variables() []variable {
+	v := []variable{
+		{"load_mean", whole(s.total / float64(s.measured))}, {"load_max", whole(s.max)}, {"load_total", whole(s.total)},
+		{"best", s.best}, {"worst", s.worst},
+	}
+	if s.mean > 0 {
+		v = append(v, variable{"imbalance", thousandths(s.imbalance)})
+	}
+	return v
+}
+
+// capacityOf is positive.
+func capacityOf(r *balancer.Row) float64 {
+	if r.Capacity > 0 && !math.IsInf(r.Capacity, 0) {
+		return r.Capacity
+	}
+	return 1
+}
+
+// whole rounds to what SPOP and HAProxy can hold.
+func whole(v float64) int64 {
+	switch v = math.Round(v); {
+	case v >= math.MaxInt64:
+		return math.MaxInt64
+	case v > 0:
+		return int64(v)
+	}
+	return 0
+}
+
+func thousandths(v float64) int64 { return whole(1000 * v) }
