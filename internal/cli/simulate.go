@@ -173,6 +173,7 @@ type modelJSON struct {
 	Connections int     `json:"connections"`
 	Lifetime    float64 `json:"lifetime_seconds"`
 	Balancers   int     `json:"balancers"`
+	HAProxy     string  `json:"haproxy"`
 	Interval    float64 `json:"interval_seconds"`
 	Delay       float64 `json:"delay_seconds"`
 	RateCV      float64 `json:"rate_cv"`
@@ -183,10 +184,19 @@ type modelJSON struct {
 
 func newModelJSON(m *simulate.Model) modelJSON {
 	return modelJSON{
+		HAProxy: roundrobinOf(m),
 		Servers: m.Servers, Connections: m.Connections, Lifetime: m.Lifetime.Mean.Seconds(),
 		Balancers: m.Balancers, Interval: m.Interval.Seconds(), Delay: m.Delay().Seconds(),
 		RateCV: m.Rates.CV(), EqualCV: m.PredictedCV(0), Warmup: m.Warmup.Seconds(), Measured: m.Measured.Seconds(),
 	}
+}
+
+// roundrobinOf says which versions of HAProxy spread as the model does.
+func roundrobinOf(m *simulate.Model) string {
+	if m.HAProxy32 {
+		return "3.2 and later"
+	}
+	return "2.6 to 3.1"
 }
 
 func (p *Program) writeSummaries(m *simulate.Model, seeds int, list []simulate.Summary) error {
@@ -266,7 +276,8 @@ Graphite for the configured target with a long window, format=json.`
 func wordsSimulated(m *simulate.Model, seeds int) string {
 	parts := []string{
 		fmt.Sprintf("medians of %s of %s after %s of warm-up", count(seeds, "seed"), roundDuration(m.Measured), roundDuration(m.Warmup)),
-		fmt.Sprintf("%s, %s, %s", count(m.Servers, "server"), count(m.Connections, "connection"), count(m.Balancers, "balancer")),
+		fmt.Sprintf("%s, %s, %s with the roundrobin of HAProxy %s",
+			count(m.Servers, "server"), count(m.Connections, "connection"), count(m.Balancers, "balancer"), roundrobinOf(m)),
 		fmt.Sprintf("mean lifetime %s, total delay %s", roundDuration(m.Lifetime.Mean), roundDuration(m.Delay())),
 		fmt.Sprintf("CV %.3f predicted for equal weights", m.PredictedCV(0)),
 	}

@@ -59,6 +59,8 @@ func (f *modelFlags) register(flags *pflag.FlagSet) {
 	duration("short-lifetime", 5*time.Second, "their mean lifetime", func(m *simulate.Model) *time.Duration { return &m.ShortLifetime })
 
 	integer("balancers", d.Balancers, "HAProxies with a daemon each", func(m *simulate.Model) *int { return &m.Balancers })
+	version := flags.String("haproxy", "2.6", "`VERSION` whose roundrobin is modelled: it takes changes of weights differently since 3.2")
+	f.when("haproxy", func(m *simulate.Model) error { return setHAProxy(m, *version) })
 	duration("interval", d.Interval, "rebalance interval", func(m *simulate.Model) *time.Duration { return &m.Interval })
 	decimal("jitter", d.Jitter, "how far waits differ from the interval, as a fraction", func(m *simulate.Model) *float64 { return &m.Jitter })
 	duration("step", d.Step, "step of the series", func(m *simulate.Model) *time.Duration { return &m.Step })
@@ -140,6 +142,15 @@ func (f *modelFlags) model(c *cobra.Command, preset string) (simulate.Model, err
 		return m, usage(err)
 	}
 	return m, nil
+}
+
+func setHAProxy(m *simulate.Model, version string) error {
+	var major, minor int
+	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 || err != nil || major < 1 || minor < 0 {
+		return fmt.Errorf("%q is no version, want for example 2.6 or 3.2", version)
+	}
+	m.HAProxy32 = major > 3 || major == 3 && minor >= 2
+	return nil
 }
 
 func setCapacities(m *simulate.Model, text string) error {

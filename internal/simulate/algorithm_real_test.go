@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
 
 // realSpread is a real HAProxy in front of listeners that say who they are.
@@ -26,7 +28,7 @@ type realSpread struct {
 
 // newRealSpread starts HAProxy with one thread: each thread has own state
 // for some algorithms, the model has one.
-func newRealSpread(t *testing.T, balance string, weights []int) *realSpread {
+func newRealSpread(t *testing.T, b haproxyproc.Binary, balance string, weights []int) *realSpread {
 	t.Helper()
 	ports, err := haproxyproc.FreePorts(1)
 	if err != nil {
@@ -53,7 +55,7 @@ backend b
 %s`, front, balance, lines.String())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	process, err := haproxyproc.Start(ctx, haproxyproc.Options{Config: config})
+	process, err := haproxyproc.Start(ctx, haproxyproc.Options{Binary: b.Path, Config: config})
 	if err != nil {
 		t.Fatalf("%v (HAProxy comes with: apt-get install haproxy)", err)
 	}
@@ -181,30 +183,39 @@ func (r *realSpread) setUp(server int, up bool) {
 	r.command(fmt.Sprintf("set server b/s%d state %s", server, state))
 }
 
-// TestSpreadAsRealHAProxy drives the model's algorithm and a real HAProxy
-// through the same connections, closes, weight changes and outages, and wants
-// the same server every time.
+// TestSpreadAsRealHAProxy drives the model's algorithms and a real HAProxy
+// through the same connections, closes, weight changes and outages.
+//
+// Before 3.2 the same server is wanted every time. Since then HAProxy keeps its
+// turns for each group of threads and begins at another server, so there
+// leastconn must take a server of the least key, and roundrobin must spread as
+// exactly and as late after changes of weights as the model does.
 func TestSpreadAsRealHAProxy(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		balance string
-		weights []int
-		make    func([]int) algorithm
-	}{
-		{"roundrobin", "roundrobin", []int{100, 100, 100, 100, 100, 100, 100}, func(w []int) algorithm { return newRoundRobin(w) }},
-		{"roundrobin of small weights", "roundrobin", []int{1, 2, 1, 3, 1}, func(w []int) algorithm { return newRoundRobin(w) }},
-		{"leastconn", "leastconn", []int{100, 100, 50, 200, 100}, func(w []int) algorithm { return newLeastConn(w) }},
-	} {
+	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
+		even, small, mixed := []int{100, 100, 100, 100, 100, 100, 100}, []int{1, 2, 1, 3, 1}, []int{100, 100, 50, 200, 100}
 		for seed := range uint64(2) {
-			t.Run(fmt.Sprintf("%s/seed %d", test.name, seed), func(t *testing.T) {
-				t.Parallel()
-				same(t, newRealSpread(t, test.balance, test.weights), test.make(test.weights), test.weights, seed)
+			name := func(s string) string { return fmt.Sprintf("%s/seed %d", s, seed) }
+			t.Run(name("leastconn"), func(t *testing.T) {
+				l := newLeastConn(mixed)
+				drive(t, newRealSpread(t, b, "leastconn", mixed), l, mixed, seed, func(want int) bool {
+					got := l.pick()
+					return got == want || b.AtLeast(3, 2) && l.servers[got].key == l.servers[want].key
+				})
 			})
+			for kind, weights := range map[string][]int{"roundrobin": even, "roundrobin of small weights": small} {
+				t.Run(name(kind), func(t *testing.T) {
+					r := newRoundRobin(weights, b.AtLeast(3, 2))
+					drive(t, newRealSpread(t, b, "roundrobin", weights), r, weights, seed, func(want int) bool { return r.pick() == want })
+				})
+			}
 		}
-	}
+		t.Run("lateness", func(t *testing.T) { lateness(t, b) })
+	})
 }
 
-func same(t *testing.T, real *realSpread, model algorithm, weights []int, seed uint64) {
+// drive makes up a history. right is asked, of each server that HAProxy takes,
+// whether the model takes it too.
+func drive(t *testing.T, real *realSpread, model algorithm, weights []int, seed uint64, right func(int) bool) {
 	luck := rand.New(rand.NewPCG(seed, 7))
 	now := append([]int(nil), weights...)
 	largest := 256
@@ -213,7 +224,7 @@ func same(t *testing.T, real *realSpread, model algorithm, weights []int, seed u
 	}
 	down := -1
 	var history strings.Builder
-	for step := range 400 {
+	for step := range 300 {
 		switch x := luck.Float64(); {
 		case x < 0.06: // a pass
 			order := luck.Perm(len(now))[:1+luck.IntN(len(now))]
@@ -240,12 +251,57 @@ func same(t *testing.T, real *realSpread, model algorithm, weights []int, seed u
 			model.left(s)
 			fmt.Fprintf(&history, " -%d", s)
 		default:
-			want, got := real.dial(), model.pick()
-			if got != want {
-				t.Fatalf("step %d: HAProxy took server %d, the model %d; before: %s", step, want, got, history.String())
+			want := real.dial()
+			if !right(want) {
+				t.Fatalf("step %d: HAProxy took server %d, the model another one; before: %s", step, want, history.String())
 			}
-			model.took(got)
-			fmt.Fprintf(&history, " %d", got)
+			model.took(want)
+			fmt.Fprintf(&history, " %d", want)
 		}
+	}
+}
+
+// lateness compares how far roundrobin's spread is from the weights when they
+// change before every server has had a turn: the sum of the differences from
+// each pass's shares, over all connections.
+func lateness(t *testing.T, b haproxyproc.Binary) {
+	const servers, passes, arrivals = 12, 60, 8
+	even := make([]int, servers)
+	for i := range even {
+		even[i] = 128
+	}
+	real, model := newRealSpread(t, b, "roundrobin", even), newRoundRobin(even, b.AtLeast(3, 2))
+	luck := rand.New(rand.NewPCG(1, 8))
+	order, now := luck.Perm(servers), even
+	wanted, got, modelled := make([]float64, servers), make([]float64, servers), make([]float64, servers)
+	var off, offModel float64
+	for range passes {
+		next := make([]int, servers)
+		sum := 0
+		for i := range next {
+			next[i] = max(4, luck.IntN(512)-256)
+			sum += next[i]
+		}
+		now = next
+		real.setWeights(order, now)
+		for _, i := range order {
+			model.setWeight(i, now[i])
+		}
+		for i := range wanted {
+			wanted[i] = arrivals * float64(now[i]) / float64(sum)
+			got[i], modelled[i] = 0, 0
+		}
+		for range arrivals {
+			got[real.dial()]++
+			modelled[model.pick()]++
+		}
+		for i := range wanted {
+			off += math.Abs(got[i]-wanted[i]) / (passes * arrivals)
+			offModel += math.Abs(modelled[i]-wanted[i]) / (passes * arrivals)
+		}
+	}
+	t.Logf("off by %.3f of the connections, the model by %.3f", off, offModel)
+	if ratio := off / offModel; ratio < 0.9 || ratio > 1.1 {
+		t.Errorf("HAProxy's spread is off by %.3f of the connections, the model's by %.3f", off, offModel)
 	}
 }

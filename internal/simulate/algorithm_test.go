@@ -29,7 +29,7 @@ func TestSpreadOfHeldConnections(t *testing.T) {
 		after  []int // of the next 150, with s0 at 80 and s3 at 10
 		within int
 	}{
-		{"roundrobin", newRoundRobin(weights), []int{20, 40, 80, 160}, []int{80, 20, 40, 10}, 1},
+		{"roundrobin", newRoundRobin(weights, false), []int{20, 40, 80, 160}, []int{80, 20, 40, 10}, 1},
 		{"leastconn", newLeastConn(weights), []int{20, 40, 80, 160}, []int{146, 1, 3, 0}, 1},
 		{"random(1)", newRandom(1, weights, seeded(1, useDraws)), []int{20, 40, 80, 160}, []int{80, 20, 40, 10}, 22},
 		{"random(2)", newRandom(2, weights, seeded(1, useDraws)), []int{20, 40, 80, 160}, []int{113, 13, 24, 0}, 12},
@@ -73,7 +73,7 @@ func TestLeastConnTies(t *testing.T) {
 
 func TestNoServerUp(t *testing.T) {
 	for name, a := range map[string]algorithm{
-		"roundrobin": newRoundRobin([]int{1, 1}), "leastconn": newLeastConn([]int{1, 1}),
+		"roundrobin": newRoundRobin([]int{1, 1}, false), "leastconn": newLeastConn([]int{1, 1}),
 		"random": newRandom(2, []int{1, 1}, seeded(1, useDraws)),
 	} {
 		a.setUp(0, false)

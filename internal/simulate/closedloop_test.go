@@ -44,11 +44,11 @@ func medians(o *Outcome) (excess, cv map[string]float64) {
 // 10 min to 8 h, and three times its gain raises the spread by less than 10 %.
 //
 // Both are properties of the function, so they are asked with random(1), which
-// spreads just by the weights. HAProxy's roundrobin spreads them late: a server
-// whose weight falls keeps the turn that it had already, one whose weight
-// rises waits for a new one. That costs high gains more than low ones, and at a
-// lifetime of 8 h water-fill on roundrobin is up to 15 % behind feedback on
-// leastconn.
+// spreads just by the weights. The roundrobin of HAProxy 2.6 to 3.1 spreads
+// late: a server whose weight falls keeps the turn that it had already, one
+// whose weight rises waits for a new one. That costs high gains more than low
+// ones, and at a lifetime of 8 h water-fill on roundrobin is up to 15 % behind
+// feedback on leastconn.
 func TestWaterFillAcrossLifetimes(t *testing.T) {
 	const fill, thrice = "water-fill@random(1)", "water-fill@random(1):lifetime-scale=3"
 	others := []string{"limited-proportions@random(1)", "normalised-exponential@random(1)", "feedback"}
@@ -79,9 +79,12 @@ func TestWaterFillAcrossLifetimes(t *testing.T) {
 // Sixteen balancers, each with a daemon that knows nothing of the others,
 // leave the same spread as one.
 //
-// On roundrobin that holds only while a balancer has several connections a
-// server between two passes: with fewer, the late turns of sixteen balancers
-// (see above) are as many as the connections that are steered.
+// On the roundrobin of HAProxy 2.6 to 3.1 that holds only while a balancer has
+// several connections a server between two passes: with fewer, the late turns
+// of sixteen balancers (see above) are as many as the connections that are
+// steered. From 3.2 on every change of weights gives a server a whole step to
+// wait, so with few connections only the heaviest servers get any: low gains
+// act as high ones.
 func TestSixteenBalancersEqualOne(t *testing.T) {
 	for _, test := range []struct {
 		policy    string

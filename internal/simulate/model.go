@@ -44,6 +44,9 @@ type Model struct {
 	ShortLifetime time.Duration
 
 	Balancers int
+	// HAProxy32 says that roundrobin takes changes of weights as HAProxy 3.2
+	// and later do, not as 2.6 to 3.1.
+	HAProxy32 bool
 	Interval  time.Duration // between two passes of a balancer
 	Jitter    float64       // 0..1: each wait is Interval * (1 +- Jitter)
 

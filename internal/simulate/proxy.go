@@ -57,7 +57,7 @@ func newProxy(w *world, phases, draws *rand.Rand) *proxy {
 	b.weights = append([]int(nil), b.initial...)
 	switch p.Algorithm {
 	case RoundRobin:
-		b.algorithm = newRoundRobin(b.weights)
+		b.algorithm = newRoundRobin(b.weights, m.HAProxy32)
 	case LeastConn:
 		b.algorithm = newLeastConn(b.weights)
 	case Random:

@@ -1,16 +1,18 @@
 package simulate
 
-// roundRobin spreads as HAProxy's "balance roundrobin" (2.6 to 3.4): each
-// server has a next position on a line that advances by one a connection, and
-// comes again after total weight / its weight positions, the rounding carried
-// in a remainder. A turn beyond the end of the line waits for the next line,
-// where servers start again, heaviest first.
+// roundRobin spreads as HAProxy's "balance roundrobin": each server has a next
+// position on a line that advances by one a connection, and comes again after
+// total weight / its weight positions, the rounding carried in a remainder. A
+// turn beyond the end of the line waits for the next line, where servers start
+// again, heaviest first.
 //
 // Weight changes are modelled too, because with few connections between two
-// passes they matter: a raised weight pulls the next turn nearer, a lowered
-// one keeps the turn that was already due, and a turn that would be due within
-// two positions is put off by a whole step.
+// passes they matter. Up to 3.1 a raised weight pulls the next turn nearer, a
+// lowered one keeps the turn that was already due, and a turn that would be
+// due within two positions is put off by a whole step. Since 3.2 every change
+// puts the next turn a whole step away, as if the server had just come up.
 type roundRobin struct {
+	since32 bool
 	servers []turn
 	line    int // length of the present line: total weight when it began
 	total   int // effective weight of the servers that are up
@@ -37,8 +39,8 @@ const (
 	nextLine
 )
 
-func newRoundRobin(weights []int) *roundRobin {
-	r := &roundRobin{servers: make([]turn, len(weights))}
+func newRoundRobin(weights []int, since32 bool) *roundRobin {
+	r := &roundRobin{since32: since32, servers: make([]turn, len(weights))}
 	for i, w := range weights {
 		r.servers[i].weight = w * weightScale
 		r.total += w * weightScale
@@ -161,13 +163,16 @@ func (r *roundRobin) setWeight(i, weight int) {
 		r.total += effective - s.weight
 	}
 	s.weight = effective
-	switch s.place {
-	case out:
+	switch {
+	case s.place == out:
 		return
-	case starting:
+	case r.since32:
+		r.join(i)
+		return
+	case s.place == starting:
 		r.put(i, starting)
 		return
-	case nextLine:
+	case s.place == nextLine:
 		s.next += r.line
 	}
 	step := r.total / effective
@@ -176,6 +181,13 @@ func (r *roundRobin) setWeight(i, weight int) {
 	if s.next < r.pos+2 {
 		s.next = r.pos + step
 	}
+	r.queue(i)
+}
+
+// join gives a server its next turn as if it had just come up.
+func (r *roundRobin) join(i int) {
+	s := &r.servers[i]
+	s.next = r.pos + (r.total+r.line-r.pos)/s.weight
 	r.queue(i)
 }
 
@@ -190,6 +202,5 @@ func (r *roundRobin) setUp(i int, up bool) {
 		return
 	}
 	r.total += s.weight
-	s.next = r.pos + (r.total+r.line-r.pos)/s.weight
-	r.queue(i)
+	r.join(i)
 }
