@@ -7,7 +7,7 @@
 //	weighter-pick     backend           server
 //	weighter-choose   backends          backend
 //
-// An argument "as" with the value x makes each variable x_NAME. HAProxy wants a
+// The list of weighter-choose is written backends='str("a,b")'. An argument "as" with the value x makes each variable x_NAME. HAProxy wants a
 // name of its own for each spoe-message; so what follows a dot in a message's
 // name is free: weighter-server.a and weighter-server.b are both
 // weighter-server.
