@@ -31,11 +31,11 @@ func measure(loads [][]float64, from int, offered []float64) measured {
 	var m measured
 	var all []float64
 	for i := from; i < len(loads); i++ {
-		mean, maxMean, cv := spread(loads[i])
-		if mean == 0 || offered != nil && math.Abs(mean*float64(len(loads[i]))/offered[i]-1) > tolerance {
+		if !keptUp(loads, offered, i) {
 			m.Disturbed++
 			continue
 		}
+		_, maxMean, cv := spread(loads[i])
 		m.MaxMean += maxMean
 		m.CV += cv
 		all = append(all, maxMean)
@@ -49,6 +49,15 @@ func measure(loads [][]float64, from int, offered []float64) measured {
 	slices.Sort(all)
 	m.P99 = all[int(math.Ceil(0.99*float64(len(all))))-1]
 	return m
+}
+
+// keptUp tells whether a second can be judged at all.
+func keptUp(loads [][]float64, offered []float64, second int) bool {
+	mean, _, _ := spread(loads[second])
+	if offered == nil {
+		return mean > 0
+	}
+	return mean > 0 && math.Abs(mean*float64(len(loads[second]))/offered[second]-1) <= tolerance
 }
 
 // spread is how uneven a set of loads is; ratios are 0 when all loads are.

@@ -72,19 +72,21 @@ func (r *result) shown() *summary {
 }
 
 // serverLines are one curve a server with the first seed, of which the first
-// is in the legend.
+// is in the legend. Seconds in which the machine did not keep up are left out.
 func (s *summary) serverLines() []simulate.Line {
-	loads := s.Runs[0].Loads
-	lines := make([]simulate.Line, len(loads[0]))
+	run := &s.Runs[0]
+	lines := make([]simulate.Line, len(run.Loads[0]))
 	for i := range lines {
 		l := &lines[i]
 		*l = simulate.Line{Colour: colour(s.Policy), Width: 1.1, Faint: true}
 		if i == 0 {
 			l.Name = s.name
 		}
-		for second, row := range loads {
-			l.X = append(l.X, float64(second+1))
-			l.Y = append(l.Y, row[i])
+		for second, row := range run.Loads {
+			if keptUp(run.Loads, run.Offered, second) {
+				l.X = append(l.X, float64(second+1))
+				l.Y = append(l.Y, row[i])
+			}
 		}
 	}
 	return lines
@@ -100,8 +102,9 @@ func (s *summary) busiest() (x, y []float64) {
 		sum, n := 0.0, 0
 		to := min(from+bin, seconds)
 		for _, run := range s.Runs {
-			for _, row := range run.Loads[from:to] {
-				if _, maxMean, _ := spread(row); maxMean > 0 {
+			for second := from; second < to; second++ {
+				if keptUp(run.Loads, run.Offered, second) {
+					_, maxMean, _ := spread(run.Loads[second])
 					sum += maxMean
 					n++
 				}

@@ -51,7 +51,10 @@ type runResult struct {
 	Ratio   *float64            `json:"excess_to_equal"` // null: not known
 	Loop    *loop               `json:"loop,omitempty"`
 	Clients *ingest.ClientStats `json:"clients,omitempty"`
-	Loads   [][]float64         `json:"loads"` // of every server at the end of each second, warm-up included
+	// Datapoints a second, one row a second, warm-up included: what each server
+	// received, and what all clients together sent (absent for the floor).
+	Loads   [][]float64 `json:"loads"`
+	Offered []float64   `json:"offered,omitempty"`
 
 	played bool
 }
@@ -76,10 +79,8 @@ func newResult(o options) *result {
 // add takes in what one policy came to with one seed.
 func (r *result) add(seed, policy int, plan []ingest.Arrival, p *played) measured {
 	seconds := r.WarmUpSeconds + r.MeasuredSeconds
-	run := runResult{
-		Seed: r.Seeds[seed], measured: measure(p.loads, r.WarmUpSeconds, offered(plan, seconds)),
-		Clients: &p.clients, Loads: p.loads, played: true,
-	}
+	run := runResult{Seed: r.Seeds[seed], Clients: &p.clients, Loads: p.loads, Offered: offered(plan, seconds), played: true}
+	run.measured = measure(run.Loads, r.WarmUpSeconds, run.Offered)
 	if r.Policies[policy].Function != "" {
 		run.Loop = &p.loop
 	}

@@ -39,8 +39,7 @@ func small(t *testing.T, more ...string) (args []string, plot string) {
 	t.Setenv("TMPDIR", t.TempDir())
 	plot = filepath.Join(t.TempDir(), "plot.svg")
 	return append([]string{
-		"--policies", "water-fill", "--servers", "3", "--clients", "20",
-		"--warm-up", "4s", "--duration", "2s", "--parallel", "2", "--plot", plot,
+		"--policies", "water-fill", "--servers", "3", "--clients", "20", "--parallel", "2", "--plot", plot,
 	}, more...), plot
 }
 
@@ -73,7 +72,7 @@ func leftNothing(t *testing.T) {
 }
 
 func TestRealRunGivesNumbersAndPicture(t *testing.T) {
-	args, plot := small(t, "--seeds", "1", "--json")
+	args, plot := small(t, "--seeds", "1", "--warm-up", "4s", "--duration", "2s", "--json")
 	var stdout, stderr watcher
 	if code := command(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr.text.String())
@@ -111,7 +110,7 @@ func TestRealRunGivesNumbersAndPicture(t *testing.T) {
 
 // An interrupted run shows the seeds that are complete.
 func TestInterruptShowsWhatIsCompleteAndLeavesNothing(t *testing.T) {
-	args, plot := small(t, "--seeds", "3")
+	args, plot := small(t, "--seeds", "3", "--warm-up", "0s", "--duration", "2s")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var stdout watcher
