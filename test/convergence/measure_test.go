@@ -114,6 +114,7 @@ func TestTableSaysWhetherTheAimIsMet(t *testing.T) {
 		"beaten by one":       {func(r *result) { r.of("limited-proportions").Ratio.Median = 0.3 }, "missed"},
 		"beaten by the other": {func(r *result) { r.of("normalised-exponential").Ratio.Median = 0.3 }, "missed"},
 		"not known":           {func(r *result) { r.of("water-fill").Ratio.Median = math.NaN() }, ""},
+		"machine too busy":    {func(r *result) { r.of("equal").Runs[0].Disturbed = 1 }, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,6 +123,9 @@ func TestTableSaysWhetherTheAimIsMet(t *testing.T) {
 			var out strings.Builder
 			if err := r.print(&out); err != nil {
 				t.Fatal(err)
+			}
+			if busy := strings.Contains(out.String(), "TOO BUSY"); busy != (name == "machine too busy") {
+				t.Errorf("told that the machine was too busy: %v\n%s", busy, out.String())
 			}
 			said := strings.Contains(out.String(), "Aim, ")
 			if said != (test.want != "") || !strings.Contains(out.String(), "Aim, "+test.want) && said {

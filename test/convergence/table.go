@@ -61,25 +61,52 @@ func ratioWords(s simulate.Spread) string {
 
 // remarks are what to make of the tables.
 func (r *result) remarks() []string {
-	var remarks []string
-	if aim := r.aim(); aim != "" {
-		remarks = append(remarks, aim)
-	}
-	disturbed, counted, lost := 0, 0, int64(0)
-	for _, p := range r.Policies {
-		for _, run := range p.Runs {
-			disturbed += run.Disturbed
-			counted += run.Seconds
-			lost += run.Clients.Refused + run.Clients.Broken
-		}
-	}
-	return append(remarks,
-		"Excess is max/mean - 1 as a mean over time; its ratio is taken seed by seed, with [least..most].\n"+
-			"Open connections never move, so that nobody gets to 0. The row \"least loaded\" is computed: each\n"+
+	disturbed, all := r.disturbed()
+	remarks := []string{
+		"Excess is max/mean - 1 as a mean over time; its ratio is taken seed by seed, with [least..most].\n" +
+			"Open connections never move, so that nobody gets to 0. The row \"least loaded\" is computed: each\n" +
 			"client on the server that has the least load at that moment, known exactly and at once.",
 		fmt.Sprintf("Connections refused or lost: %d. Seconds left out because this machine did not keep up: %d of %d.",
-			lost, disturbed, disturbed+counted),
-		fmt.Sprintf("Again: make convergence CONVERGENCE_FLAGS='%s'", r.reproduce()))
+			r.lost(), disturbed, all),
+	}
+	if r.tooBusy() {
+		remarks = append(remarks, "THIS MACHINE WAS TOO BUSY: loops acted on what it did not keep up with. Don't trust the numbers;\n"+
+			"run it again when less else runs, or with a lower --parallel.")
+	} else if aim := r.aim(); aim != "" {
+		remarks = append(remarks, aim)
+	}
+	return append(remarks, fmt.Sprintf("Again: make convergence CONVERGENCE_FLAGS='%s'", r.reproduce()))
+}
+
+// lost is the number of connections that were refused or broke.
+func (r *result) lost() (n int64) {
+	for _, p := range r.Policies {
+		for _, run := range p.Runs {
+			n += run.Clients.Refused + run.Clients.Broken
+		}
+	}
+	return n
+}
+
+// disturbed is the number of seconds that were left out, of all that should
+// have counted.
+func (r *result) disturbed() (n, all int) {
+	for _, p := range r.Policies {
+		for _, run := range p.Runs {
+			n += run.Disturbed
+			all += run.Disturbed + run.Seconds
+		}
+	}
+	return n, all
+}
+
+// tooBusy tells whether so many seconds were left out that the others can't be
+// trusted either: what happens in such a second stays with the servers, and in
+// what the loop was told, for long after.
+func (r *result) tooBusy() bool {
+	const tolerated = 0.02
+	n, all := r.disturbed()
+	return float64(n) > tolerated*float64(all)
 }
 
 // loop is what the loop of a policy went by, as means over the seeds, and what
