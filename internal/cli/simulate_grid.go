@@ -26,7 +26,7 @@ func (p *Program) grid(ctx context.Context, c *cobra.Command, f *simulateFlags, 
 	g.Policies, g.Parallel = policies, f.parallel
 	seeds := *f
 	if !c.Flags().Changed("seeds") {
-		seeds.seeds = 3
+		seeds.seeds = 2
 	}
 	g.Seeds = seeds.seedList()
 	line := p.progress("simulating the grid")

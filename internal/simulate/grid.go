@@ -37,7 +37,7 @@ func DefaultGrid(base Model) Grid {
 		Lifetimes: []time.Duration{5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour},
 		Delays:    []time.Duration{20 * time.Second, 60 * time.Second, 120 * time.Second, 250 * time.Second},
 		Servers:   []int{4, 20, 100}, Balancers: []int{1, 4, 16},
-		Warmup: 1.5, Measured: 5,
+		Warmup: 1, Measured: 4,
 	}
 }
 
