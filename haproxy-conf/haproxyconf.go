@@ -22,6 +22,7 @@ type Example struct {
 	Name    string // also the folder's
 	Summary string // one line, for operators
 	// Backends is how many backends of weighter.toml the example is about: 1, or 2.
+	// One that is about 1 may still have a second, which needs no weights.
 	Backends int
 	// SPOE tells whether HAProxy asks the agent, so that weighter.toml needs
 	// spoa.listen. Without, it needs backend.maps.
@@ -34,7 +35,7 @@ func Examples() []Example {
 		{"tcp-pick", "long-lived TCP connections, each to a server that haproxy-weighter draws", 1, true},
 		{"http-server", "HTTP: sticky clients leave a server that is hot; loads in headers", 1, true},
 		{"choose", "two backends: the second takes new connections while the first is loaded", 2, true},
-		{"shed", "new connections go elsewhere, or are closed, while every server is loaded", 2, true},
+		{"shed", "new connections go elsewhere, or are closed, while every server is loaded", 1, true},
 		{"sni-group", "TLS passed through: backend by the name in the handshake, server drawn", 2, true},
 		{"map", "HTTP as http-server, with loads read from a map: no round trip", 1, false},
 	}
@@ -59,7 +60,7 @@ type Server struct {
 // Values is what differs between users. Every field must be set; begin with Generic.
 type Values struct {
 	Backend string // whose servers get weights: a backend.name of weighter.toml
-	Spare   string // the second one, for examples with two
+	Spare   string // the second one, for examples with two in haproxy.cfg
 	// Servers and SpareServers of the two backends; one or more.
 	Servers, SpareServers []Server
 	// Bind is where the frontend listens, as on a line "bind".
@@ -67,13 +68,16 @@ type Values struct {
 	// Agent is where HAProxy finds the SPOE agent, as on a line "server":
 	// host:port, or unix@/path.
 	Agent string
-	// StatsSockets are the runtime sockets, as on lines "stats socket". None is
-	// possible.
-	StatsSockets []string
+	// StatsSocket is the runtime socket, as on a line "stats socket". Empty leaves
+	// the line out.
+	StatsSocket string
 	// Log is where HAProxy logs to, as on a line "log".
 	Log string
 	// Dir is the folder that the files will be in.
 	Dir string
+	// LoadMap and WeightMap are the paths of the maps from BACKEND/SERVER, as in
+	// backend.maps of weighter.toml.
+	LoadMap, WeightMap string
 	// Limit is the load a server from which on one of the examples acts, in the
 	// target's unit. HardLimit is the one for closing connections.
 	Limit, HardLimit int64
@@ -91,31 +95,25 @@ func Generic() Values {
 		SpareServers: []Server{{"x1", "192.0.2.21:8000"}, {"x2", "192.0.2.22:8000"}},
 		Bind:         ":8000",
 		Agent:        "127.0.0.1:9002",
-		StatsSockets: []string{"/run/haproxy/admin.sock"},
+		StatsSocket:  "/run/haproxy/admin.sock",
 		Log:          "/dev/log",
 		Dir:          "/etc/haproxy",
+		LoadMap:      "/etc/haproxy/weighter-load.map",
+		WeightMap:    "/etc/haproxy/weighter-weight.map",
 		Limit:        5000,
 		HardLimit:    10000,
 		Hot:          1500,
 	}
 }
 
-// The files of the examples, by their names in Values.Dir.
+// The names of the files.
 const (
-	configFile    = "haproxy.cfg"
-	spoeFile      = "weighter.spoe"
-	loadMapFile   = "weighter-load.map"
-	weightMapFile = "weighter-weight.map"
+	configFile = "haproxy.cfg"
+	spoeFile   = "weighter.spoe"
 )
 
 // SPOEFile is the path of the SPOE filter's file.
 func (v Values) SPOEFile() string { return path.Join(v.Dir, spoeFile) }
-
-// LoadMap is the path of the map from BACKEND/SERVER to its load.
-func (v Values) LoadMap() string { return path.Join(v.Dir, loadMapFile) }
-
-// WeightMap is the path of the map from BACKEND/SERVER to its weight.
-func (v Values) WeightMap() string { return path.Join(v.Dir, weightMapFile) }
 
 // AgentIsUnix tells whether the agent has a unix socket.
 func (v Values) AgentIsUnix() bool { return strings.HasPrefix(v.Agent, "unix@") }
@@ -141,7 +139,7 @@ func Render(name string, v Values) ([]File, error) {
 	if e.SPOE {
 		files = append(files, File{spoeFile, name + ".spoe.tmpl"})
 	} else {
-		files = append(files, File{loadMapFile, "load.map.tmpl"}, File{weightMapFile, "weight.map.tmpl"})
+		files = append(files, File{path.Base(v.LoadMap), "load.map.tmpl"}, File{path.Base(v.WeightMap), "weight.map.tmpl"})
 	}
 	for i := range files {
 		var text strings.Builder

@@ -57,7 +57,7 @@ func TestFolders(t *testing.T) {
 func TestRenderValues(t *testing.T) {
 	v := Generic()
 	v.Backend, v.Spare, v.Agent, v.Dir = "web", "web-b", "unix@/run/w.sock", "/srv/ha"
-	v.StatsSockets = nil
+	v.StatsSocket, v.LoadMap, v.WeightMap = "", "/srv/ha/l.map", "/srv/ha/w.map"
 	for _, e := range Examples() {
 		files, err := Render(e.Name, v)
 		if err != nil {

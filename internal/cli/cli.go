@@ -43,6 +43,7 @@ func (p *Program) commands() []*cobra.Command {
 		newLoads(p),
 		newPlan(p),
 		newSimulate(p),
+		newHAProxyConf(p),
 		newDemo(p),
 		newVersion(p),
 	}

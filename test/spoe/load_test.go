@@ -22,6 +22,7 @@ func TestExamplesLoad(t *testing.T) {
 			for _, e := range haproxyconf.Examples() {
 				v := haproxyconf.Generic()
 				v.Dir, v.Agent = t.TempDir(), agent
+				v.LoadMap, v.WeightMap = filepath.Join(v.Dir, "load.map"), filepath.Join(v.Dir, "weight.map")
 				out := load(t, b.Path, e.Name, v)
 				for line := range strings.Lines(out) {
 					if strings.Contains(line, "WARNING") || strings.Contains(line, "ALERT") {

@@ -201,10 +201,10 @@ func TestMap(t *testing.T) {
 			}
 		}
 		visit("empty maps", "load=0 weight=0", true)
-		command("add map %s ingest/s2 5000", s.Values.LoadMap())
-		command("add map %s ingest/s2 77", s.Values.WeightMap())
+		command("add map %s ingest/s2 5000", s.Values.LoadMap)
+		command("add map %s ingest/s2 77", s.Values.WeightMap)
 		visit("at the limit", "load=5000 weight=77", true)
-		command("set map %s ingest/s2 5001", s.Values.LoadMap())
+		command("set map %s ingest/s2 5001", s.Values.LoadMap)
 		visit("loaded", "load=5001 weight=77", false)
 	})
 }

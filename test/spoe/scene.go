@@ -92,7 +92,8 @@ func (s *Scene) place(o Options) error {
 	}
 	s.undo = append(s.undo, func() { os.RemoveAll(dir) })
 	s.Values.Dir = dir
-	s.Values.StatsSockets = nil // haproxyproc has one
+	s.Values.LoadMap, s.Values.WeightMap = filepath.Join(dir, "load.map"), filepath.Join(dir, "weight.map")
+	s.Values.StatsSocket = "" // haproxyproc has one
 	s.logs = newLogs(filepath.Join(dir, "haproxy.log"))
 	s.Values.Log = logTarget
 	for _, list := range [][]haproxyconf.Server{s.Values.Servers, s.Values.SpareServers} {
