@@ -37,9 +37,10 @@ var mayImport = map[string][]string{
 
 	// Parts of tests and of the command "demo".
 	"test":              {},
-	"test/haproxyproc":  {},
+	"test/child":        {},
+	"test/haproxyproc":  {"test/child"},
 	"test/haproxytest":  {"test/haproxyproc"}, // for tests only: it imports testing
-	"test/graphiteproc": {},
+	"test/graphiteproc": {"test/child"},
 	"test/ingest":       {},
 	"test/memgraphite":  {},
 	"test/demo":         {"test/haproxyproc", "test/ingest", "test/memgraphite", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"text/template"
 	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 )
 
 //go:embed conf/*.tmpl
@@ -57,8 +59,8 @@ type Process struct {
 	query  string // carbon's query port, the last that it opens
 
 	mu     sync.Mutex
-	carbon *child
-	web    *child
+	carbon *child.Process
+	web    *child.Process
 }
 
 // Start starts Graphite and returns when it answers a render and carbon takes
@@ -105,7 +107,7 @@ func start(ctx context.Context, o Options) (p *Process, err error) {
 	if p.dir, err = filepath.Abs(p.dir); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(4)
+	ports, err := child.FreePorts(4)
 	if err != nil {
 		return nil, err
 	}
@@ -164,17 +166,21 @@ func (p *Process) launchCarbon() error {
 	if err := os.RemoveAll(filepath.Join(p.dir, "carbon-cache-a.pid")); err != nil {
 		return err
 	}
-	c, err := startChild("carbon-cache", p.dir, p.logFile("carbon"), p.env(), []string{
-		python, carbonCache, "--config=" + filepath.Join(p.dir, "carbon.conf"), "--nodaemon", "start"})
+	c, err := p.launch("carbon-cache", "carbon", carbonCache, "--config="+filepath.Join(p.dir, "carbon.conf"), "--nodaemon", "start")
 	p.setCarbon(c)
 	return err
 }
 
 func (p *Process) launchWeb() error {
-	c, err := startChild("graphite-web", p.dir, p.logFile("web"), p.env(), []string{
-		python, "-W", "ignore", filepath.Join(p.dir, "web.py")})
+	c, err := p.launch("graphite-web", "web", "-W", "ignore", filepath.Join(p.dir, "web.py"))
 	p.setWeb(c)
 	return err
+}
+
+func (p *Process) launch(name, log string, arguments ...string) (*child.Process, error) {
+	return child.Start(child.Command{
+		Name: name, Program: python, Args: arguments, Dir: p.dir, Env: p.env(), Log: p.logFile(log),
+	})
 }
 
 func (p *Process) env() []string {
@@ -219,7 +225,7 @@ func (p *Process) waitWeb(ctx context.Context) error {
 }
 
 // waitFor polls ready until it says nil, the child ends or time is up.
-func (p *Process) waitFor(ctx context.Context, c *child, ready func(context.Context) error) error {
+func (p *Process) waitFor(ctx context.Context, c *child.Process, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -228,7 +234,7 @@ func (p *Process) waitFor(ctx context.Context, c *child, ready func(context.Cont
 		attempt, cancelAttempt := context.WithTimeout(ctx, 10*time.Second)
 		err := ready(attempt)
 		cancelAttempt()
-		if c.ended() {
+		if c.Exited() {
 			return p.endedEarly(c)
 		}
 		if err == nil {
@@ -236,26 +242,26 @@ func (p *Process) waitFor(ctx context.Context, c *child, ready func(context.Cont
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (last: %v)\n%s", c.name, ctx.Err(), err, p.Log())
-		case <-c.done:
+			return fmt.Errorf("%s is not ready: %w (last: %v)\n%s", c.Name, ctx.Err(), err, p.Log())
+		case <-c.Done():
 			return p.endedEarly(c)
 		case <-tick.C:
 		}
 	}
 }
 
-func (p *Process) endedEarly(c *child) error {
+func (p *Process) endedEarly(c *child.Process) error {
 	log := p.Log()
 	if strings.Contains(log, "CannotListenError") || strings.Contains(log, "Address already in use") {
-		return fmt.Errorf("%s: %w\n%s", c.name, errPortTaken, log)
+		return fmt.Errorf("%s: %w\n%s", c.Name, errPortTaken, log)
 	}
-	return fmt.Errorf("%s ended while starting:\n%s", c.name, log)
+	return fmt.Errorf("%s ended while starting:\n%s", c.Name, log)
 }
 
 // Stop ends both processes and waits for them. A second call does nothing.
 func (p *Process) Stop() {
-	p.getWeb().kill()
-	p.getCarbon().kill()
+	p.getWeb().Kill()
+	p.getCarbon().Kill()
 	if p.remove {
 		// Left-over files in a temporary folder harm nobody.
 		_ = os.RemoveAll(p.dir)
@@ -264,25 +270,25 @@ func (p *Process) Stop() {
 
 // PauseCarbon stops carbon-cache in its tracks (SIGSTOP): it takes connections
 // and answers nothing. graphite-web then needs up to 6 s for an answer.
-func (p *Process) PauseCarbon() error { return p.getCarbon().signal(syscall.SIGSTOP) }
+func (p *Process) PauseCarbon() error { return p.getCarbon().Signal(syscall.SIGSTOP) }
 
 // ResumeCarbon ends PauseCarbon.
-func (p *Process) ResumeCarbon() error { return p.getCarbon().signal(syscall.SIGCONT) }
+func (p *Process) ResumeCarbon() error { return p.getCarbon().Signal(syscall.SIGCONT) }
 
 // PauseWeb stops graphite-web in its tracks (SIGSTOP): connections are taken
 // by the kernel, no answer comes.
-func (p *Process) PauseWeb() error { return p.getWeb().signal(syscall.SIGSTOP) }
+func (p *Process) PauseWeb() error { return p.getWeb().Signal(syscall.SIGSTOP) }
 
 // ResumeWeb ends PauseWeb.
-func (p *Process) ResumeWeb() error { return p.getWeb().signal(syscall.SIGCONT) }
+func (p *Process) ResumeWeb() error { return p.getWeb().Signal(syscall.SIGCONT) }
 
 // KillWeb ends graphite-web; its port then refuses connections.
-func (p *Process) KillWeb() { p.getWeb().kill() }
+func (p *Process) KillWeb() { p.getWeb().Kill() }
 
 // StartWeb starts graphite-web again on the same port, after KillWeb, and
 // returns when it answers.
 func (p *Process) StartWeb(ctx context.Context) error {
-	if !p.getWeb().ended() {
+	if !p.getWeb().Exited() {
 		return errors.New("graphiteproc: graphite-web is running already")
 	}
 	if err := p.launchWeb(); err != nil {
@@ -293,11 +299,11 @@ func (p *Process) StartWeb(ctx context.Context) error {
 
 // KillCarbon ends carbon-cache: what it had not written yet is lost, and
 // graphite-web goes on to serve what is on disk.
-func (p *Process) KillCarbon() { p.getCarbon().kill() }
+func (p *Process) KillCarbon() { p.getCarbon().Kill() }
 
 // StartCarbon starts carbon-cache again on the same ports, after KillCarbon.
 func (p *Process) StartCarbon(ctx context.Context) error {
-	if !p.getCarbon().ended() {
+	if !p.getCarbon().Exited() {
 		return errors.New("graphiteproc: carbon-cache is running already")
 	}
 	if err := p.launchCarbon(); err != nil {
@@ -349,14 +355,14 @@ func (p *Process) Log() string {
 	return b.String()
 }
 
-func (p *Process) getCarbon() *child { p.mu.Lock(); defer p.mu.Unlock(); return p.carbon }
-func (p *Process) getWeb() *child    { p.mu.Lock(); defer p.mu.Unlock(); return p.web }
-func (p *Process) setCarbon(c *child) {
+func (p *Process) getCarbon() *child.Process { p.mu.Lock(); defer p.mu.Unlock(); return p.carbon }
+func (p *Process) getWeb() *child.Process    { p.mu.Lock(); defer p.mu.Unlock(); return p.web }
+func (p *Process) setCarbon(c *child.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.carbon = c
 }
-func (p *Process) setWeb(c *child) {
+func (p *Process) setWeb(c *child.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.web = c

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 )
 
 // maxSocketPath is the longest path that HAProxy binds: it appends a suffix
@@ -59,8 +61,8 @@ type Process struct {
 	remove  []string // directories made here
 
 	mu       sync.Mutex
-	children []*child // those that we started and have not seen exit; the last one serves
-	log      string   // kept when the log file is removed
+	children []*child.Process // those that we started and have not seen exit; the last one serves
+	log      string           // kept when the log file is removed
 }
 
 // Start runs HAProxy and waits until its runtime socket answers. ctx bounds
@@ -161,11 +163,11 @@ func (p *Process) arguments() []string {
 // startLocked launches HAProxy afresh and waits for its socket.
 func (p *Process) startLocked(ctx context.Context) error {
 	from := p.logSize()
-	c, err := launch(p.binary, p.arguments(), p.Dir, p.file("haproxy.log"))
+	c, err := p.launch(p.arguments())
 	if err != nil {
 		return err
 	}
-	p.children = []*child{c}
+	p.children = []*child.Process{c}
 	if err := p.waitNew(ctx, c, from, 0); err != nil {
 		p.killLocked()
 		return err
@@ -198,20 +200,20 @@ func (p *Process) Reload(config string) error {
 	}
 	from := p.logSize()
 	if p.options.MasterWorker {
-		if err := syscall.Kill(c.pid, syscall.SIGUSR2); err != nil {
+		if err := syscall.Kill(c.PID, syscall.SIGUSR2); err != nil {
 			return fmt.Errorf("haproxyproc: reload: %w", err)
 		}
 		return p.waitNew(ctx, c, from, old)
 	}
-	args := append(p.arguments(), "-sf", fmt.Sprint(c.pid))
-	next, err := launch(p.binary, args, p.Dir, p.file("haproxy.log"))
+	args := append(p.arguments(), "-sf", fmt.Sprint(c.PID))
+	next, err := p.launch(args)
 	if err != nil {
 		return err
 	}
 	p.children = append(p.children, next)
 	if err := p.waitNew(ctx, next, from, old); err != nil {
-		next.kill()
-		p.children = slices.DeleteFunc(p.children, func(c *child) bool { return c == next })
+		next.Kill()
+		p.children = slices.DeleteFunc(p.children, func(c *child.Process) bool { return c == next })
 		return err
 	}
 	return nil
@@ -251,12 +253,12 @@ func (p *Process) Stop() {
 
 func (p *Process) stopLocked() {
 	for _, c := range p.children {
-		c.terminate()
+		c.Terminate()
 	}
 	deadline := time.After(p.options.Patience)
 	for _, c := range p.children {
 		select {
-		case <-c.done:
+		case <-c.Done():
 		case <-deadline:
 			p.killLocked()
 			return
@@ -267,14 +269,22 @@ func (p *Process) stopLocked() {
 
 func (p *Process) killLocked() {
 	for _, c := range p.children {
-		c.kill()
+		c.Kill()
 	}
 	p.children = nil
 }
 
+func (p *Process) launch(arguments []string) (*child.Process, error) {
+	c, err := child.Start(child.Command{Program: p.binary, Args: arguments, Dir: p.Dir, Log: p.file("haproxy.log")})
+	if err != nil {
+		return nil, fmt.Errorf("haproxyproc: %w", err)
+	}
+	return c, nil
+}
+
 // mainLocked is the child that serves; nil when there is none.
-func (p *Process) mainLocked() *child {
-	p.children = slices.DeleteFunc(p.children, (*child).exited)
+func (p *Process) mainLocked() *child.Process {
+	p.children = slices.DeleteFunc(p.children, (*child.Process).Exited)
 	if len(p.children) == 0 {
 		return nil
 	}
@@ -287,7 +297,7 @@ func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := p.mainLocked(); c != nil {
-		return c.pid
+		return c.PID
 	}
 	return 0
 }
@@ -308,14 +318,14 @@ func (p *Process) workersLocked() ([]int, error) {
 	var pids []int
 	for _, c := range p.children {
 		if !p.options.MasterWorker {
-			pids = append(pids, c.pid)
+			pids = append(pids, c.PID)
 			continue
 		}
-		members, err := groupMembers(c.pid)
+		members, err := c.Members()
 		if err != nil {
 			return nil, err
 		}
-		pids = append(pids, slices.DeleteFunc(members, func(pid int) bool { return pid == c.pid })...)
+		pids = append(pids, slices.DeleteFunc(members, func(pid int) bool { return pid == c.PID })...)
 	}
 	return pids, nil
 }
@@ -331,7 +341,7 @@ func (p *Process) Pause() error {
 		return err
 	}
 	for deadline := time.Now().Add(p.options.Patience); ; time.Sleep(time.Millisecond) {
-		if !slices.ContainsFunc(pids, func(pid int) bool { return !stopped(pid) }) {
+		if !slices.ContainsFunc(pids, func(pid int) bool { return !child.Stopped(pid) }) {
 			return nil
 		}
 		if time.Now().After(deadline) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -297,7 +299,7 @@ func TestParentDies(t *testing.T) {
 	// Who reaps an orphan is not ours to say: ended means gone or a zombie.
 	deadline := time.Now().Add(20 * time.Second)
 	for _, pid := range []int{master, worker} {
-		for alive(pid) {
+		for child.Alive(pid) {
 			if time.Now().After(deadline) {
 				syscall.Kill(pid, syscall.SIGKILL)
 				t.Fatalf("process %d (master %d, worker %d) outlived its parent", pid, master, worker)
@@ -305,9 +307,4 @@ func TestParentDies(t *testing.T) {
 			time.Sleep(pollInterval)
 		}
 	}
-}
-
-func alive(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && statFields(b)[0] != "Z"
 }

@@ -1,42 +1,10 @@
 package haproxyproc
 
-import (
-	"fmt"
-	"math/rand/v2"
-	"net"
-)
-
-// Free ports are taken from below Linux's ephemeral range, so that an outgoing
-// connection of the tests does not sit on one before HAProxy binds it.
-const (
-	lowestPort  = 12000
-	highestPort = 32000
-)
+import "github.com/haproxy-weighter/haproxy-weighter/test/child"
 
 // FreePort returns a TCP port on 127.0.0.1 that nobody listened on just now.
-func FreePort() (int, error) {
-	ports, err := FreePorts(1)
-	if err != nil {
-		return 0, err
-	}
-	return ports[0], nil
-}
+func FreePort() (int, error) { return child.FreePort() }
 
 // FreePorts returns n distinct ports. HAProxy binds with SO_REUSEPORT: two of
 // them on one port would share its connections without a word.
-func FreePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for tries := 0; len(ports) < n; tries++ {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			if tries > 1000+10*n {
-				return nil, fmt.Errorf("haproxyproc: no %d free ports: %w", n, err)
-			}
-			continue
-		}
-		defer l.Close() // held until all are chosen
-		ports = append(ports, port)
-	}
-	return ports, nil
-}
+func FreePorts(n int) ([]int, error) { return child.FreePorts(n) }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 )
 
 // pollInterval is how often a starting HAProxy is asked whether it is there:
@@ -69,7 +71,7 @@ func (p *Process) answer(ctx context.Context) (int, error) {
 
 // waitNew waits until a worker other than old answers. It gives up when c
 // exits, when the master reports that loading failed, or when ctx ends.
-func (p *Process) waitNew(ctx context.Context, c *child, from int64, old int) error {
+func (p *Process) waitNew(ctx context.Context, c *child.Process, from int64, old int) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
@@ -84,8 +86,8 @@ func (p *Process) waitNew(ctx context.Context, c *child, from int64, old int) er
 			}
 		}
 		select {
-		case <-c.done:
-			return fmt.Errorf("haproxyproc: HAProxy exited (%v): its log: %s", c.err, p.readLog(from))
+		case <-c.Done():
+			return fmt.Errorf("haproxyproc: HAProxy exited (%v): its log: %s", c.Err(), p.readLog(from))
 		case <-ctx.Done():
 			return fmt.Errorf("haproxyproc: HAProxy's socket %s did not answer (%w): last: %v: its log: %s",
 				p.SocketPath, ctx.Err(), err, p.readLog(from))
