@@ -88,13 +88,3 @@ func (f *Fleet) Run(ctx context.Context) error {
 	}
 	return g.Wait()
 }
-
-// RunAll runs every backend of a configuration, and the watch for reloads of
-// each HAProxy, until ctx ends. It is what the command "run" calls.
-func RunAll(ctx context.Context, c *config.Config, logger *slog.Logger) error {
-	f, err := NewFleet(c, logger)
-	if err != nil {
-		return err
-	}
-	return f.Run(ctx)
-}

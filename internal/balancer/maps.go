@@ -41,7 +41,8 @@ type keptMap struct {
 	values func(t *Table, now time.Time) map[string]int64 // by key
 	fades  bool                                           // its values are wrong once nobody renews them
 	worker haproxy.Worker
-	known  bool // have is what worker has
+	told   haproxy.Worker // whose filling was told
+	known  bool           // have is what worker has
 	have   map[string]int64
 	size   int // entries, those of others included
 }
@@ -166,8 +167,7 @@ var errMapMoved = errors.New("the map has changed meanwhile")
 
 // update sends what is needed to have want in the map, of this backend's keys.
 func (k *mapKeeper) update(ctx context.Context, f *keptMap, want map[string]int64) error {
-	fill := !f.known
-	if fill {
+	if !f.known {
 		m, err := k.data.Map(ctx, f.path)
 		if err != nil {
 			return err
@@ -190,7 +190,8 @@ func (k *mapKeeper) update(ctx context.Context, f *keptMap, want map[string]int6
 	}
 	f.size += len(want) - len(f.have)
 	f.have = want
-	if fill && len(want) > 0 {
+	if len(want) > 0 && f.told != f.worker {
+		f.told = f.worker
 		k.log.Info("map filled", "map", f.path, "worker", f.worker.PID, "keys", len(want))
 	}
 	return nil

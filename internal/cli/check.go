@@ -54,11 +54,17 @@ func (p *Program) checkFile(asJSON bool) error {
 		return err
 	}
 	findings := configFindings(c)
+	for _, l := range c.SPOA.Listen {
+		findings = append(findings, finding{Check: "spoa", Subject: l.String(), Result: ok, Found: "the SPOE agent listens here"})
+	}
 	if asJSON {
 		return p.writeJSON(findings)
 	}
 	for _, m := range c.Warnings {
 		fmt.Fprintf(p.Stdout, "%s:%d: warning: %s: %s\n", m.File, m.Line, m.Key, m.Text)
+	}
+	if len(c.SPOA.Listen) > 0 {
+		fmt.Fprintf(p.Stdout, "%s: %s\n", p.file, wordsListen(c.SPOA.Listen))
 	}
 	_, err = fmt.Fprintf(p.Stdout, "%s: %s\n", p.file, findings[0].Found)
 	return err

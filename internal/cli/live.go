@@ -38,6 +38,10 @@ func lookAround(ctx context.Context, c *config.Config, g *progress) ([]finding, 
 		g.set("asking HAProxy at " + a.String())
 		s.socket(ctx, a)
 	}
+	for _, l := range c.SPOA.Listen {
+		g.set("looking at " + l.String())
+		s.listener(ctx, l)
+	}
 	for i := range c.Backends {
 		b := &c.Backends[i]
 		g.set("looking at backend " + b.Name)

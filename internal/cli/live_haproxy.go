@@ -143,6 +143,11 @@ func (s *survey) backendOn(ctx context.Context, b *config.Backend, k *socket) []
 	s.add("initial-weight", subject, r, found, do)
 	s.others("slowstart", subject, state.Servers, func(v haproxy.Server) bool { return v.Throttled }, "is ramping up", doSlowstart)
 	s.others("agent-check", subject, state.Servers, func(v haproxy.Server) bool { return v.Agent != "" }, "has an agent-check", doAgentCheck)
+	for _, path := range []string{b.Maps.Load, b.Maps.Weight} {
+		if path != "" {
+			s.mapFile(ctx, k, path)
+		}
+	}
 	s.others("srv", subject, state.Servers, func(v haproxy.Server) bool { return v.SRV != "" }, "made from SRV records", doSRV)
 	return servers
 }
@@ -190,4 +195,18 @@ func lowestInitial(servers []haproxy.Server) int {
 		low = min(low, v.InitialWeight)
 	}
 	return low
+}
+
+// mapFile checks that HAProxy has a map of backend.maps loaded.
+func (s *survey) mapFile(ctx context.Context, k *socket, path string) {
+	subject := path
+	if len(s.sockets) > 1 {
+		subject += " on " + k.name
+	}
+	m, err := k.client.Map(ctx, path)
+	if err != nil {
+		s.add("map", subject, fail, bare(err), doMap)
+		return
+	}
+	s.add("map", subject, ok, fmt.Sprintf("loaded by HAProxy, %d entries now", len(m.Entries)), "")
 }

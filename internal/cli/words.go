@@ -21,9 +21,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
@@ -53,7 +55,7 @@ goes to stderr. When it ends, the weights in force stay as they are.`
 	wordsCheck = `Check the configuration. All mistakes are told at once, each with its line.
 With --live also ask Graphite and every HAProxy, changing nothing: whether the
 sockets let weights be set, whether the balance algorithms take them, whether
-series and servers match. Exit code 1 when any check fails.`
+series and servers match, whether the SPOE agent's addresses are free. Exit code 1 when any check fails.`
 	wordsLoads = `Ask Graphite once and show for each series which server it is for, the value,
 its time and age, or why it is not usable. Needs no HAProxy, unless the target
 contains {server}. Exit code 1 when
@@ -77,6 +79,27 @@ func hintHelp(command string) string       { return "see " + command + " --help"
 func hintUsage(line string) string         { return "usage: " + line }
 func hintDidYouMean(command string) string { return "did you mean haproxy-weighter " + command + "?" }
 func hintBackends(names []string) string   { return "it has: " + strings.Join(names, ", ") }
+
+// hintListen says what to do when the agent can't listen.
+func hintListen(err error) []string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return []string{"another program listens there, perhaps another haproxy-weighter; end it, or change spoa.listen and the agent's server line in haproxy.cfg"}
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return []string{"this user may not listen there; use a port from 1024 on, or a folder that it may write to"}
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return []string{"this machine does not have that address; use 127.0.0.1"}
+	}
+	return nil
+}
+
+func wordsListen(listeners []config.Listener) string {
+	names := make([]string, len(listeners))
+	for i, l := range listeners {
+		names[i] = l.String()
+	}
+	return "SPOE agent on " + strings.Join(names, ", ")
+}
 
 func wordsConfigRefused(file string, mistakes int) string {
 	return fmt.Sprintf("%s in %s; nothing was done", count(mistakes, "mistake"), file)
@@ -118,6 +141,10 @@ const (
 	doGraphite      = "try the same with curl from this machine; meanwhile the daemon leaves the weights as they are"
 	doClock         = "let both machines keep time by NTP; ages are counted on Graphite's clock, so weights stay right"
 	doConfigWarning = "change it, or leave it as it is when you mean it"
+	doListen        = "end the other program, or change spoa.listen and the agent's server line in haproxy.cfg"
+	doListenFailed  = "change spoa.listen, and the agent's server line in haproxy.cfg with it"
+	doListenFolder  = "create the folder, for a user that haproxy-weighter may run as, or change spoa.listen"
+	doMap           = "read it in haproxy.cfg by exactly this path, create the file (it may be empty) and reload HAProxy; or take it out of backend.maps"
 	doTarget        = "change the target, or keep it when you know that its servers never stop reporting"
 )
 
@@ -179,6 +206,13 @@ func wordsServers(s *haproxy.State) string {
 	}
 	return fmt.Sprintf("%s, %d running", count(len(s.Servers), "server"), running)
 }
+
+// The places of a listener, as "check --live" finds them.
+const (
+	wordsListenFree  = "free: the SPOE agent can listen here"
+	wordsListenAgent = "an SPOE agent answers: haproxy-weighter runs already"
+	wordsListenOther = "something else listens here, and it does not speak SPOE"
+)
 
 func wordsClock(skew time.Duration) string {
 	if skew > 0 {

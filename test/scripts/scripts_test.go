@@ -8,11 +8,13 @@
 //	expand FILE                 fill in the $VARS in FILE
 //	runtime LINE...             send a line to the runtime socket, print the answer
 //	await SERVER WEIGHT         wait until HAProxy has that weight in force
+//	page URL TEXT               ask until the page is TEXT
 //	fields                      print the fields of the JSON on standard input
 //
 // and these variables: $GRAPHITE, the URL of a Graphite that answers with what
 // the file "series" says (see graphite_test.go); $SOCKET, the runtime socket of
-// level admin; $DIR, a folder with a path short enough for more sockets.
+// level admin; $DIR, a folder with a path short enough for more sockets; $PORT
+// and $PAGES, free ports.
 package scripts
 
 import (
@@ -24,6 +26,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +50,7 @@ func TestMain(m *testing.M) {
 		"haproxy-weighter": func() { os.Exit(cli.Main("")) },
 		"runtime":          program(runtime),
 		"await":            program(await),
+		"page":             program(page),
 		"fields":           program(func([]string) error { return fields(os.Stdin, os.Stdout) }),
 	})
 }
@@ -75,6 +79,12 @@ func setup(env *testscript.Env) error {
 	}
 	env.Defer(func() { os.RemoveAll(dir) })
 	env.Setenv("GRAPHITE", server.URL)
+	ports, err := haproxyproc.FreePorts(2)
+	if err != nil {
+		return err
+	}
+	env.Setenv("PORT", strconv.Itoa(ports[0]))
+	env.Setenv("PAGES", strconv.Itoa(ports[1]))
 	env.Setenv("DIR", dir)
 	env.Setenv("SOCKET", filepath.Join(dir, "admin.sock"))
 	return nil
@@ -177,6 +187,32 @@ func await(args []string) error {
 		}
 	}
 	return fmt.Errorf("%s: %s, want weight %s", args[0], strings.TrimSpace(answer), args[1])
+}
+
+// page asks for a page of HAProxy's until it has come to say what it should.
+func page(args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: page URL TEXT")
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		response, err := client.Get(args[0])
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil {
+			return err
+		}
+		if last = string(body); last == args[1] {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q, want %q", args[0], last, args[1])
 }
 
 // fields prints each path of a JSON document once with the types it holds,
