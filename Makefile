@@ -14,7 +14,7 @@ TEST_P       ?= 2
 TEST_TIMEOUT ?= 15m
 FUZZ_TIME    ?= 30s
 
-.PHONY: all build demo convergence test lint bench bench-spoa fuzz clean
+.PHONY: all build demo convergence test lint bench bench-spoa spoe-faults fuzz clean
 
 all: build
 
@@ -60,6 +60,13 @@ bench-spoa:
 	@test/deps/install haproxy
 	@$(GO) build -o bin/benchspoa ./test/benchspoa
 	@bin/benchspoa $(BENCH_SPOA_FLAGS)
+
+# What each fault of the SPOE agent costs a connection, in every version of
+# HAProxy: the table in docs/spoe.md is written anew.
+spoe-faults:
+	@test/deps/install haproxy
+	@test/deps/haproxy-versions
+	$(GO) run ./test/spoefaults -write docs/spoe.md $(SPOE_FAULTS_FLAGS)
 
 # Each fuzz target of each package in turn, for FUZZ_TIME.
 fuzz:

@@ -1,6 +1,7 @@
 package spoe
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -59,16 +60,26 @@ func serve(s *spoa.Server, l net.Listener, served chan<- error) { served <- s.Se
 
 // Stop ends the agent abruptly, as a kill would; it may be started again.
 func (a *Agent) Stop() {
+	_ = a.end((*spoa.Server).Close)
+}
+
+// Shutdown ends the agent in good order, as the program does when it is stopped; it may be started again.
+func (a *Agent) Shutdown(ctx context.Context) error {
+	return a.end(func(s *spoa.Server) error { return s.Shutdown(ctx) })
+}
+
+func (a *Agent) end(how func(*spoa.Server) error) error {
 	a.mu.Lock()
 	s, served := a.server, a.served
 	a.server = nil
 	a.mu.Unlock()
 	if s == nil {
-		return
+		return nil
 	}
 	a.Release()
-	_ = s.Close()
+	err := how(s)
 	<-served
+	return err
 }
 
 // Answer changes who answers.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,12 +31,15 @@ type Fault struct {
 	during func(s *Scene, ctx context.Context, n int) ([]Visit, error)
 }
 
-// SPOE's errors in haproxy.cfg (SPOE.txt, "set-on-error"): 256 + a status of SPOP's.
+// NoError is how the log shows a txn.weighter.error that is not set.
+const NoError = "-"
+
+// Values of txn.weighter.error, SPOE's own ("set-on-error" in HAProxy's
+// SPOE.txt): from 256 on they are 256 + a status of SPOP.
 const (
-	errNone     = "-"
 	errTimeout  = "1"
-	errResource = "2"   // no server is up; HAProxy 2.6 and 3.0
-	errShutdown = "256" // HAProxy 2.6 gave the call up because of a reload
+	errResource = "2"   // no server of the agent's backend is up; HAProxy 2.6 and 3.0
+	errShutdown = "256" // an end in good order: of the agent, and in HAProxy 2.6 of itself at a reload
 	errIO       = "257" // a lost connection; from 3.1 on also that no server is up
 )
 
@@ -58,15 +60,15 @@ func byVersion(before, after string) func(haproxyproc.Binary) []string {
 // Faults are all that are measured, in the order of the table.
 func Faults() []Fault {
 	return []Fault{
-		{Name: "answers", Words: "the agent answers", Answers: true, Errors: always(errNone)},
-		{Name: "nothing-known", Words: "the agent answers that it knows nothing", Answers: true, ByWeight: true, Errors: always(errNone), begin: (*Scene).beginNothing},
+		{Name: "answers", Words: "the agent answers", Answers: true, Errors: always(NoError)},
+		{Name: "nothing-known", Words: "the agent answers that it knows nothing", Answers: true, ByWeight: true, Errors: always(NoError), begin: (*Scene).beginNothing},
 		{Name: "down", Words: "the agent is away, and the check has noticed", ByWeight: true, Errors: byVersion(errResource, errIO), begin: (*Scene).beginDown},
 		{Name: "gone", Words: "the agent is away, and the check has not noticed yet (up to 2 s)", ByWeight: true, Errors: always(errTimeout), begin: (*Scene).beginGone},
 		{Name: "slow", Words: "the agent answers too late, or never", ByWeight: true, Errors: always(errTimeout), begin: (*Scene).beginSlow},
 		{Name: "hung", Words: "the agent hangs (its socket takes connections, nobody reads)", ByWeight: true, Errors: always(errTimeout), begin: (*Scene).beginHung},
 		{Name: "dies", Words: "the agent dies while it is being asked", ByWeight: true, Errors: always(errTimeout, errIO), begin: (*Scene).beginDies},
-		{Name: "restarted", Words: "the agent is restarted before each connection", Answers: true, Errors: always(errNone), during: (*Scene).duringRestarts},
-		{Name: "reload", Words: "HAProxy is reloaded while connections come in", Answers: true, Errors: always(errNone, errTimeout, errResource, errShutdown, errIO), during: (*Scene).duringReload},
+		{Name: "restarted", Words: "the agent is restarted before each connection", Answers: true, Errors: always(NoError, errShutdown, errIO), during: (*Scene).duringRestarts},
+		{Name: "reload", Words: "HAProxy is reloaded while connections come in", Answers: true, Errors: always(NoError, errTimeout, errResource, errShutdown, errIO), during: (*Scene).duringReload},
 	}
 }
 
@@ -220,7 +222,9 @@ func (s *Scene) duringRestarts(ctx context.Context, n int) ([]Visit, error) {
 	}
 	var visits []Visit
 	for range n {
-		s.Agent.Stop()
+		if err := s.Agent.Shutdown(ctx); err != nil {
+			return nil, err
+		}
 		if err := s.Agent.Start(); err != nil {
 			return nil, err
 		}
@@ -285,31 +289,26 @@ func closed(c <-chan struct{}) bool {
 
 // Summary is what the table has of one fault and version.
 type Summary struct {
-	Median, Slowest time.Duration
-	Errors          []string // every value of txn.weighter.error that came, "-" for none
-	Lost            int      // connections without a server
+	Median, P90 time.Duration // half, and nine of ten, were at least that quick
+	Connections int
+	Errors      map[string]int // connections by txn.weighter.error, those without one left out
+	Lost        int            // connections without a server
 }
 
-// Summarise takes the outcomes together.
+// Summarise takes the outcomes together; there must be some.
 func Summarise(outcomes []Outcome) Summary {
-	var s Summary
+	s := Summary{Connections: len(outcomes), Errors: map[string]int{}}
 	var took []time.Duration
 	for _, o := range outcomes {
 		took = append(took, o.Took)
-		if !slices.Contains(s.Errors, o.Error) {
-			s.Errors = append(s.Errors, o.Error)
+		if o.Error != NoError {
+			s.Errors[o.Error]++
 		}
 		if o.Server == "" {
 			s.Lost++
 		}
 	}
 	slices.Sort(took)
-	slices.SortFunc(s.Errors, func(a, b string) int { return errorNumber(a) - errorNumber(b) })
-	s.Median, s.Slowest = took[len(took)/2], took[len(took)-1]
+	s.Median, s.P90 = took[len(took)/2], took[len(took)*9/10]
 	return s
-}
-
-func errorNumber(s string) int {
-	n, _ := strconv.Atoi(s) // "-" is 0: no error
-	return n
 }

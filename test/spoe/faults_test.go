@@ -74,7 +74,7 @@ func TestReloadInFlight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := variable(line, "error"); e != errNone && e != errShutdown {
+			if e := variable(line, "error"); e != NoError && e != errShutdown {
 				t.Errorf("txn.weighter.error is %s; log %q", e, line)
 			}
 		}
