@@ -22,7 +22,6 @@ const (
 	statusBadFrameSize = 9
 	statusFragmented   = 10
 	statusResources    = 13
-	statusUnknown      = 99
 )
 
 // ending is how a connection ends. Its text is for the operator and goes to
