@@ -29,7 +29,7 @@ func readBackends(root *table, c *Config) []Backend {
 		b := readBackend(t, c)
 		all = append(all, b)
 		if first, twice := lines[b.Name]; twice && b.Name != "" {
-			t.wrong("name", "%q has a table already, in line %d; allowed: one table for each backend", b.Name, first)
+			t.wrong("name", "%q has a table already, in line %d; allowed: one table for each backend", t.values["name"], first)
 			continue
 		}
 		lines[b.Name] = t.line(joinPath(t.path, "name"))

@@ -9,7 +9,9 @@ package config
 
 import (
 	_ "embed" // for Reference and Minimal
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"regexp"
@@ -112,8 +114,12 @@ func laterKeys() []string {
 // an error of package os.
 func Load(file string) (*Config, error) {
 	data, err := readLimited(file, largestFile)
-	if err != nil {
+	var pathErr *fs.PathError
+	switch {
+	case errors.As(err, &pathErr): // it names the file
 		return nil, fmt.Errorf("can't read the configuration: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("can't read the configuration: %s %w", file, err)
 	}
 	return Parse(file, data, os.LookupEnv)
 }

@@ -26,6 +26,8 @@ func (t *table) sockets(key string, also func(element, haproxy.Address)) []hapro
 	for _, e := range t.texts(key, "a list of runtime sockets, each "+socketForms) {
 		a, err := haproxy.ParseAddress(e.value)
 		switch {
+		case err != nil && e.value != e.written:
+			t.mistake(e.path, e.name, "%q is no socket address with its environment variables filled in; allowed: %s", e.written, socketForms)
 		case err != nil:
 			t.mistake(e.path, e.name, "%v", err)
 		case slices.Contains(all, a):

@@ -22,7 +22,7 @@ func (t *table) maps(key string) Maps {
 	case !s.broken && len(s.values) == 0:
 		t.wrong(key, "is a table without a path; allowed: %s", allowed)
 	case m.Load != "" && m.Load == m.Weight:
-		t.wrong(key, "has the same path for load and weight, %q; allowed: a file for each, since both have the same keys", m.Load)
+		t.wrong(key, "has the same path for load and weight, %q; allowed: a file for each, since both have the same keys", s.values["load"])
 	}
 	return m
 }

@@ -24,27 +24,37 @@ func (r *reader) beside(path string) string {
 	return filepath.Join(filepath.Dir(r.file), path)
 }
 
-// fileName reads a key that names a file; "" when there is none to read.
-func (t *table) fileName(key string) string {
+// fileName is a path and how messages name it: with its ${NAME} as written,
+// because a secret that was put where its file's name belongs must not be
+// printed either.
+type fileName struct{ path, shown string }
+
+// fileName reads a key that names a file; the path is empty when there is
+// none to read.
+func (t *table) fileName(key string) fileName {
 	const allowed = "the path of a file, taken from the folder of this configuration when it is relative"
 	v, ok := t.text(key, allowed)
 	if !ok {
-		return ""
+		return fileName{}
 	}
 	if v.value == "" {
 		t.wrong(key, "is empty; allowed: %s", allowed)
-		return ""
+		return fileName{}
 	}
-	return t.beside(v.value)
+	name := fileName{path: t.beside(v.value), shown: v.written}
+	if v.value == v.written {
+		name.shown = name.path
+	}
+	return name
 }
 
 // secretFile reads a password or token: the one line of a file.
 func (t *table) secretFile(key string) string {
 	name := t.fileName(key)
-	if name == "" {
+	if name.path == "" {
 		return ""
 	}
-	data, mode, err := readRegular(name)
+	data, mode, err := name.read()
 	if err != nil {
 		t.wrong(key, "can't read the secret: %v; allowed: a file that this program's user can read", err)
 		return ""
@@ -53,32 +63,43 @@ func (t *table) secretFile(key string) string {
 	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	switch {
 	case secret == "":
-		t.wrong(key, "%s is empty; allowed: a file with the secret on its only line", name)
+		t.wrong(key, "%s is empty; allowed: a file with the secret on its only line", name.shown)
 		return ""
 	case strings.ContainsAny(secret, "\r\n\x00"):
-		t.wrong(key, "%s has more than one line; allowed: a file with the secret on its only line", name)
+		t.wrong(key, "%s has more than one line; allowed: a file with the secret on its only line", name.shown)
 		return ""
 	}
 	return secret
 }
 
-func (t *table) cautionReadable(key, name string, mode fs.FileMode) {
+func (t *table) cautionReadable(key string, name fileName, mode fs.FileMode) {
 	if mode.Perm()&0o004 != 0 {
-		t.caution(key, "every user of this machine can read %s; take that away with: chmod o-r %s", name, name)
+		t.caution(key, "every user of this machine can read %s; take that away with: chmod o-r %s", name.shown, name.shown)
 	}
 }
 
-// readRegular reads a whole file. It refuses pipes and devices, on which it
-// could wait for ever.
-func readRegular(name string) ([]byte, fs.FileMode, error) {
-	info, err := os.Stat(name)
+// read reads a whole file. It refuses pipes and devices, on which it could
+// wait for ever. Its errors name the file as shown.
+func (n fileName) read() ([]byte, fs.FileMode, error) {
+	data, mode, err := readRegular(n.path)
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		err = fmt.Errorf("%s %s: %w", pathErr.Op, n.shown, pathErr.Err)
+	} else if err != nil {
+		err = fmt.Errorf("%s %w", n.shown, err)
+	}
+	return data, mode, err
+}
+
+func readRegular(path string) ([]byte, fs.FileMode, error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is not a regular file", name)
+		return nil, 0, errors.New("is not a regular file")
 	}
-	data, err := readLimited(name, largestSecret)
+	data, err := readLimited(path, largestSecret)
 	return data, info.Mode(), err
 }
 
@@ -91,7 +112,7 @@ func readLimited(name string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is larger than %s", name, plainSize(limit))
+		err = fmt.Errorf("is larger than %s", plainSize(limit))
 	}
 	return data, err
 }
@@ -100,14 +121,14 @@ func readLimited(name string, limit int64) ([]byte, error) {
 func (t *table) tls() *tls.Config {
 	ca, cert, key := t.fileName("ca_file"), t.fileName("cert_file"), t.fileName("key_file")
 	t.together("cert_file", "key_file")
-	if ca == "" && cert == "" && key == "" {
+	if ca.path == "" && cert.path == "" && key.path == "" {
 		return nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
+	if ca.path != "" {
 		c.RootCAs = t.authorities("ca_file", ca)
 	}
-	if cert != "" && key != "" {
+	if cert.path != "" && key.path != "" {
 		c.Certificates = t.certificate(cert, key)
 	}
 	return c
@@ -123,25 +144,25 @@ func (t *table) together(a, b string) {
 	}
 }
 
-func (t *table) authorities(key, name string) *x509.CertPool {
-	data, _, err := readRegular(name)
+func (t *table) authorities(key string, name fileName) *x509.CertPool {
+	data, _, err := name.read()
 	if err != nil {
 		t.wrong(key, "can't read the certificates: %v; allowed: a file that this program's user can read", err)
 		return nil
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		t.wrong(key, "%s has no certificate that can be read; allowed: one or more certificates in PEM form", name)
+		t.wrong(key, "%s has no certificate that can be read; allowed: one or more certificates in PEM form", name.shown)
 	}
 	return pool
 }
 
-func (t *table) certificate(certName, keyName string) []tls.Certificate {
-	cert, _, certErr := readRegular(certName)
+func (t *table) certificate(certName, keyName fileName) []tls.Certificate {
+	cert, _, certErr := certName.read()
 	if certErr != nil {
 		t.wrong("cert_file", "can't read the certificate: %v; allowed: a file that this program's user can read", certErr)
 	}
-	key, mode, keyErr := readRegular(keyName)
+	key, mode, keyErr := keyName.read()
 	if keyErr != nil {
 		t.wrong("key_file", "can't read the key: %v; allowed: a file that this program's user can read", keyErr)
 	}

@@ -64,6 +64,9 @@ func (t *table) listeners(key string) []Listener {
 	for _, e := range t.texts(key, "a list of addresses, each "+listenForms) {
 		l, why := parseListener(e.value)
 		switch {
+		case why != "" && e.value != e.written:
+			t.mistake(e.path, e.name, "%q is no address to listen on with its environment variables filled in; allowed: %s", e.written, listenForms)
+			continue
 		case why != "":
 			t.mistake(e.path, e.name, "%q: %s; allowed: %s", e.written, why, listenForms)
 			continue
