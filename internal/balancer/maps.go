@@ -215,14 +215,15 @@ func (k *mapKeeper) judge(f *keptMap, out *haproxy.MapOutcome) error {
 	if out.Info.Worker != f.worker {
 		return errMapMoved
 	}
+	var gone error
 	for _, key := range slices.Sorted(maps.Keys(out.Failed)) {
 		err := out.Failed[key]
-		if errors.Is(err, haproxy.ErrNoKey) {
-			err = fmt.Errorf("%w: %w", errMapMoved, err)
+		if !errors.Is(err, haproxy.ErrNoKey) {
+			return err
 		}
-		return err
+		gone = fmt.Errorf("%w: %w", errMapMoved, err)
 	}
-	return nil
+	return gone
 }
 
 // ours picks the entries of this backend. Spoiled are keys with a value that is
