@@ -195,9 +195,15 @@ func (c *Client) once(ctx, limited context.Context, form string) (*Answer, *Rend
 	if rerr != nil {
 		return nil, rerr
 	}
+	// A process that was stopped for a while finds the answer waiting, as old as
+	// the stop was long, and its clock would say that it is fresh.
+	if deadline, ok := limited.Deadline(); ok && time.Now().After(deadline) {
+		<-limited.Done()
+		return nil, c.connectionError(ctx, limited, limited.Err())
+	}
 	series, derr := decode(body)
 	if derr != nil {
-		return nil, &RenderError{Kind: derr.kind, Status: resp.StatusCode, text: c.mask.text(derr.text)}
+		return nil, &RenderError{Kind: derr.kind, Status: resp.StatusCode, text: c.explain(derr, body)}
 	}
 	answer := &Answer{Series: series}
 	answer.Now, answer.ClockSkew = serverClock(resp.Header, now)

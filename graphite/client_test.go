@@ -10,8 +10,10 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -457,4 +459,45 @@ func TestRenderRetryAfter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lateBody has its answer ready once the time is up, as the socket of a
+// process has that was stopped meanwhile.
+type lateBody struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (b lateBody) Read(p []byte) (int, error) {
+	<-b.ctx.Done()
+	return b.Reader.Read(p)
+}
+
+func (lateBody) Close() error { return nil }
+
+func TestRenderRefusesAnAnswerThatWaitedForUs(t *testing.T) {
+	c := client(t, "http://x", func(c *Config) {
+		c.Timeout = 10 * time.Millisecond
+		c.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, Request: r,
+				Body: lateBody{r.Context(), strings.NewReader(`[{"target": "a", "datapoints": [[1, 10]]}]`)},
+			}, nil
+		})
+	})
+	answer, err := c.Render(t.Context(), ask())
+	if answer != nil {
+		t.Errorf("an answer: %+v", answer)
+	}
+	checkError(t, err, KindTimeout)
+}
+
+func TestRenderWithoutFileDescriptors(t *testing.T) {
+	c := client(t, "http://x", func(c *Config) {
+		c.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+		})
+	})
+	_, err := c.Render(t.Context(), ask())
+	checkError(t, err, KindConnect, "too many open files", "LimitNOFILE")
 }

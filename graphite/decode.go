@@ -13,8 +13,9 @@ import (
 
 // decodeError is a body that is no answer.
 type decodeError struct {
-	kind Kind
-	text string
+	kind  Kind
+	text  string
+	quote int // the text goes on with what the body has there; -1: it does not
 }
 
 // decode reads a body: a JSON list of series.
@@ -29,7 +30,7 @@ func decode(body []byte) ([]Series, *decodeError) {
 	d := &decoder{scanner: scanner{body: body}}
 	d.space()
 	if d.at == len(body) {
-		return nil, &decodeError{KindEmpty, "it answered 200 with an empty body: check the proxy in front of it"}
+		return nil, &decodeError{KindEmpty, "it answered 200 with an empty body: check the proxy in front of it", -1}
 	}
 	if body[d.at] != '[' {
 		return nil, notAList(body)
@@ -49,27 +50,21 @@ func decode(body []byte) ([]Series, *decodeError) {
 		return ok
 	})
 	if d.space(); !ok || d.at != len(body) {
-		return nil, &decodeError{KindNotJSON, fmt.Sprintf("its answer is no whole JSON: it breaks at byte %d of %d, near %q",
-			d.at, len(body), excerpt(body, d.at))}
+		return nil, &decodeError{KindNotJSON, fmt.Sprintf("its answer is no whole JSON: it breaks at byte %d of %d, near ", d.at, len(body)), d.at}
 	}
 	if wrongShape > 0 && wrongShape == len(series) {
 		return nil, &decodeError{KindNotSeries, fmt.Sprintf("its answer is JSON, but no list of Graphite series (first: %s): "+
-			"check that url is a render API and that its parameters name no other format", series[0].Fault)}
+			"check that url is a render API and that its parameters name no other format", series[0].Fault), -1}
 	}
 	return series, nil
 }
 
 // notAList explains a body that doesn't begin with a bracket.
 func notAList(body []byte) *decodeError {
-	start := fmt.Sprintf("%q", excerpt(body, 0))
 	if !json.Valid(body) {
-		return &decodeError{KindNotJSON, "its answer is called JSON but is none; it begins with " + start}
+		return &decodeError{KindNotJSON, "its answer is called JSON but is none; it begins with ", 0}
 	}
-	return &decodeError{KindNotSeries, "its answer is JSON, but not a list of series; it begins with " + start}
-}
-
-func excerpt(body []byte, at int) string {
-	return clip(string(body[max(at-20, 0):min(at+60, len(body))]), 80)
+	return &decodeError{KindNotSeries, "its answer is JSON, but not a list of series; it begins with ", 0}
 }
 
 type decoder struct {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"html"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +54,11 @@ func (e *RenderError) Unwrap() error { return e.cause }
 
 // mask replaces the secrets of a configuration in words that came from
 // elsewhere: servers repeat addresses and headers in their error pages.
-type mask struct{ replacer *strings.Replacer }
+type mask struct {
+	replacer *strings.Replacer
+	cloak    *strings.Replacer // keeps the length of the text
+	longest  int               // bytes of the longest spelling
+}
 
 // minMasked spares short header values and parts of the address: "1" as a
 // tenant is no secret, and a text without its 1s is no help. Passwords and tokens
@@ -85,7 +90,14 @@ func newMask(config *Config, e endpoint) mask {
 			secrets = append(secrets, s)
 		}
 	}
-	return mask{replacer: strings.NewReplacer(pairs(secrets)...)}
+	all := pairs(secrets)
+	m := mask{replacer: strings.NewReplacer(all...)}
+	for i := 0; i < len(all); i += 2 {
+		m.longest = max(m.longest, len(all[i]))
+		all[i+1] = strings.Repeat("*", len(all[i]))
+	}
+	m.cloak = strings.NewReplacer(all...)
+	return m
 }
 
 // pairs lists every spelling of every secret with its replacement, longest first.
@@ -105,4 +117,13 @@ func pairs(secrets []string) []string {
 	return out
 }
 
-func (m mask) text(s string) string { return m.replacer.Replace(s) }
+// authorization is the header that we send, as a server may repeat it: cut
+// short by the server itself, so that what is left is no secret we know.
+var authorization = regexp.MustCompile(`(?i)(authorization\W{1,6}(?:basic|bearer)\W{1,6})[\w.~+/=-]+`)
+
+func (m mask) text(s string) string {
+	return authorization.ReplaceAllString(m.replacer.Replace(s), "$1***")
+}
+
+// cover is text that keeps every other byte where it was.
+func (m mask) cover(s string) string { return m.cloak.Replace(s) }

@@ -386,3 +386,40 @@ func TestRequestContext(t *testing.T) {
 	_, err := c.Render(ctx, ask())
 	checkError(t, err, KindConnect, "EOF")
 }
+
+// TestErrorsHoldNoHalfOfASecret: what an error quotes is cut, and so is what a
+// server repeats; neither may leave the half of a secret that no mask knows.
+func TestErrorsHoldNoHalfOfASecret(t *testing.T) {
+	const password = `pAssw0rd"<\u00e9-0123456789` // quoting changes it as well
+	echo := func(status, before int, header bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			text := strings.Repeat("x", before) + password + strings.Repeat("y", 200)
+			if header {
+				text = "Error: Authorization: " + r.Header.Get("Authorization")[:14]
+			}
+			answerWith(status, "application/json", text)(w, r)
+		}
+	}
+	var handlers []http.HandlerFunc
+	for before := range 90 {
+		handlers = append(handlers, echo(200, before, false), echo(500, before, false))
+	}
+	handlers = append(handlers, echo(200, 0, true), echo(500, 0, true))
+	for before := range 30 { // a list that breaks behind the secret, or before it
+		handlers = append(handlers,
+			answerJSON(`["`+password+strings.Repeat("y", before)+`" x`),
+			answerJSON(`[`+strings.Repeat(" ", before)+`1 `+password))
+	}
+	for _, handler := range handlers {
+		s := serve(t, handler)
+		_, err := client(t, s.URL, func(c *Config) { c.Username, c.Password = "ann", password }).Render(t.Context(), ask())
+		if err == nil {
+			t.Fatal("no error")
+		}
+		for _, half := range []string{"pAs", "789", "rd", "YW5uOn"} {
+			if strings.Contains(strings.ReplaceAll(err.Error(), "character", ""), half) {
+				t.Errorf("%q is in the error: %v", half, err)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -228,6 +229,9 @@ func (c *Client) connectionError(ctx, limited context.Context, err error) *Rende
 		err = urlErr.Err
 	}
 	text := c.mask.text(err.Error())
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return &RenderError{Kind: KindConnect, cause: err, text: text + "; it was not asked: this process has no file descriptor left, raise its limit (LimitNOFILE, ulimit -n)"}
+	}
 	var badCert *tls.CertificateVerificationError
 	if errors.As(err, &badCert) {
 		return &RenderError{Kind: KindConnect, cause: err, text: text + "; set ca_file to the authority that signed its certificate"}
@@ -241,6 +245,20 @@ func (c *Client) connectionError(ctx, limited context.Context, err error) *Rende
 
 // quote makes a server's words fit to print: secrets masked, one line, cut.
 func (c *Client) quote(s string) string { return clip(c.mask.text(s), maxQuote) }
+
+// explain puts a body that is no answer in words. What is quoted is cut out of
+// the body after the secrets in it are covered: half a secret is known to no mask.
+func (c *Client) explain(e *decodeError, body []byte) string {
+	text := c.mask.text(e.text)
+	if e.quote < 0 {
+		return text
+	}
+	const before, after = 20, 60
+	from, to := max(e.quote-before, 0), min(e.quote+after, len(body))
+	wide := max(from-c.mask.longest, 0)
+	covered := c.mask.cover(string(body[wide:min(to+c.mask.longest, len(body))]))
+	return text + strconv.Quote(c.mask.text(clip(covered[from-wide:to-wide], before+after)))
+}
 
 // clip drops control characters and cuts at a character's border.
 func clip(s string, limit int) string {
