@@ -133,7 +133,7 @@ func (p *Program) writeFindings(findings []finding) error {
 	}
 	for _, f := range findings {
 		if f.Do != "" {
-			fmt.Fprintf(p.Stdout, "  %s %s: %s\n", f.Check, f.Subject, f.Do)
+			fmt.Fprintf(p.Stdout, "  %s %s: %s\n", f.Check, f.Subject, printable(f.Do))
 		}
 	}
 	_, err := fmt.Fprintf(p.Stdout, "\n%s\n", wordsCheckTotal(count[ok], count[warn], count[fail]))

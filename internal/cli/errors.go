@@ -64,7 +64,7 @@ func (p *Program) explain(f *failure) {
 		p.errorf("%s", wordsConfigRefused(mistakes[0].File, len(mistakes)))
 	} else {
 		for line := range strings.Lines(f.err.Error()) { // joined errors have several
-			p.errorf("%s", strings.TrimSuffix(line, "\n"))
+			p.errorf("%s", printable(strings.TrimSuffix(line, "\n")))
 		}
 	}
 	for _, h := range f.hints {

@@ -21,6 +21,7 @@ type survey struct {
 type socket struct {
 	client   *haproxy.Client
 	name     string
+	info     haproxy.Info
 	backends []string // nil when it did not answer
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,13 +16,19 @@ import (
 // lets us set weights.
 func (s *survey) socket(ctx context.Context, a haproxy.Address) {
 	k := &socket{client: newClient(s.config, a), name: a.String()}
+	twins := s.sockets
 	s.sockets = append(s.sockets, k)
 	info, err := k.client.Info(ctx)
 	if err != nil {
 		s.add("socket", k.name, fail, bare(err), doSocket)
 		return
 	}
-	s.add("socket", k.name, ok, wordsWorker(info), "")
+	k.info = info
+	if twin := slices.IndexFunc(twins, func(o *socket) bool { return o.info.SameProcess(info) }); twin >= 0 {
+		s.add("socket", k.name, warn, wordsWorker(info)+", the same HAProxy as "+twins[twin].name, doTwin)
+	} else {
+		s.add("socket", k.name, ok, wordsWorker(info), "")
+	}
 	r, found, do := judgeVersion(info.Version)
 	s.add("version", k.name, r, found, do)
 	if err := k.client.Probe(ctx); err != nil {
@@ -105,7 +112,34 @@ func (s *survey) backend(ctx context.Context, b *config.Backend) []string {
 	if !found && !silent && len(b.Sockets) == 0 {
 		s.add("backend", b.Name, fail, "no HAProxy has it", doBackend(s.allBackends()))
 	}
+	if b.Capacity.Kind == "table" && servers != nil && !silent {
+		r, found, do := judgeCapacity(b.Capacity.Table, servers)
+		s.add("capacity", b.Name, r, found, do)
+	}
 	return servers
+}
+
+// judgeCapacity finds names in a table of capacities that no server has: a
+// mistyped one leaves its server at 1, without a word from anybody else.
+func judgeCapacity(capacities map[string]float64, servers []string) (result, string, string) {
+	var nobodys, without []string
+	for _, name := range slices.Sorted(maps.Keys(capacities)) {
+		if !slices.Contains(servers, name) {
+			nobodys = append(nobodys, name)
+		}
+	}
+	for _, name := range servers {
+		if _, ok := capacities[name]; !ok {
+			without = append(without, name)
+		}
+	}
+	switch {
+	case len(nobodys) > 0:
+		return warn, some(nobodys) + ": in the table, but no server of HAProxy's", doCapacity
+	case len(without) > 0:
+		return ok, some(without) + ": not in the table, so 1", ""
+	}
+	return ok, "given for every server", ""
 }
 
 func (s *survey) allBackends() []string {
@@ -136,7 +170,11 @@ func (s *survey) backendOn(ctx context.Context, b *config.Backend, k *socket) []
 		s.add("backend", subject, fail, "it has no servers", doNoServers)
 		return nil
 	}
-	s.add("backend", subject, ok, wordsServers(state), "")
+	if slices.ContainsFunc(state.Servers, func(v haproxy.Server) bool { return v.InService() && !v.Backup }) {
+		s.add("backend", subject, ok, wordsServers(state), "")
+	} else {
+		s.add("backend", subject, warn, wordsServers(state)+", and none is up, ready and above weight 0", doNoneInService)
+	}
 	r, found, do := judgeAlgorithm(state.Algorithm, b)
 	s.add("algorithm", subject, r, found, do)
 	r, found, do = judgeInitialWeights(state.Servers)

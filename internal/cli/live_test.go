@@ -104,6 +104,23 @@ func TestJudgeInitialWeights(t *testing.T) {
 	}
 }
 
+func TestJudgeCapacity(t *testing.T) {
+	for _, c := range []struct {
+		table map[string]float64
+		want  result
+		found string
+	}{
+		{map[string]float64{"s1": 1, "s2": 2}, ok, "given for every server"},
+		{map[string]float64{"s1": 4}, ok, "s2: not in the table, so 1"},
+		{map[string]float64{"s1": 4, "S2": 2}, warn, "S2: in the table, but no server of HAProxy's"},
+	} {
+		got, found, do := judgeCapacity(c.table, []string{"s1", "s2"})
+		if got != c.want || found != c.found || (do == "") != (got == ok) {
+			t.Errorf("%v: %s %q %q, want %s %q", c.table, got, found, do, c.want, c.found)
+		}
+	}
+}
+
 func TestMatchRows(t *testing.T) {
 	rows := []balancer.LoadRow{
 		{Series: "one", Server: "s1", Usable: true},

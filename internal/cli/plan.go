@@ -132,7 +132,7 @@ func (p *Program) writePlans(tables []*balancer.Table) error {
 				return err
 			}
 		}
-		fmt.Fprintln(p.Stdout, wordsVerdict(t))
+		fmt.Fprintln(p.Stdout, printable(wordsVerdict(t)))
 	}
 	return nil
 }

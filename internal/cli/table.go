@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -48,7 +49,34 @@ func newTable(columns ...string) *table {
 	return t
 }
 
-func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+// add takes the cells of a row. What came from Graphite or HAProxy may hold
+// anything: see printable.
+func (t *table) add(cells ...cell) {
+	for i := range cells {
+		cells[i].text = printable(cells[i].text)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// printable writes newlines, escape sequences for terminals and what else is
+// not seen as Go does in a quoted text, so that no name can break a table,
+// recolour a terminal or look like another name.
+func printable(s string) string {
+	unseen := func(r rune) bool { return !unicode.IsPrint(r) }
+	if !strings.ContainsFunc(s, unseen) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unseen(r) {
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
 
 // write prints the table on w, with colours when asked for.
 func (t *table) write(w io.Writer, colours bool) error {
@@ -101,9 +129,10 @@ func (p *Program) writeJSON(v any) error {
 	return nil
 }
 
-// number prints a load with four significant digits, and all digits before the point.
+// number prints a load with four significant digits, and all digits before the
+// point up to a length that a person reads.
 func number(v float64) string {
-	if v >= 1000 || v == 0 {
+	if v >= 1000 && v < 1e15 || v == 0 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)

@@ -49,6 +49,9 @@ func TestNumbers(t *testing.T) {
 		{number(3.14159), "3.142"},
 		{number(123456.7), "123457"},
 		{number(0.00012345), "0.0001234"},
+		{number(123456789012345), "123456789012345"},
+		{number(1.7976931348623157e308), "1.798e+308"},
+		{number(5e-324), "4.941e-324"},
 		{seconds(0.04), "0s"},
 		{seconds(1.26), "1.3s"},
 		{seconds(90.4), "1m30s"},
@@ -60,5 +63,23 @@ func TestNumbers(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
 		}
+	}
+}
+
+// TestTableOfHostileNames: a series may be called anything.
+func TestTableOfHostileNames(t *testing.T) {
+	out := newTable("series", "server")
+	out.add(cell{text: "s1\x1b[31mEVIL\n\t\r"}, cell{text: "a"})
+	out.add(cell{text: "süd\u202e\u009b\u0085\x00"}, cell{text: "b"})
+	var got strings.Builder
+	if err := out.write(&got, false); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"series                     server\n" +
+		"s1\\x1b[31mEVIL\\n\\t\\r       a\n" +
+		"süd\\u202e\\u009b\\u0085\\x00  b\n"
+	if d := cmp.Diff(want, got.String()); d != "" {
+		t.Errorf("table (-want +got):\n%s", d)
 	}
 }

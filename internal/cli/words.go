@@ -124,10 +124,14 @@ const (
 	doSocket = `look whether HAProxy runs and this user may open the socket: "stats socket PATH mode 660 group GROUP level admin" in section global`
 	doLevel  = `write "level admin" at the end of the line "stats socket" in section global, then reload HAProxy`
 
+	doTwin = "list each HAProxy once in haproxy.sockets: two sockets of one are taken for two HAProxys, and each finds that somebody else sets its weights"
+
 	doVersionOld     = "use HAProxy 2.4 or newer: older ones can crash when a weight is raised"
 	doVersionUntried = "watch the first passes: weights are read back after each change, so a difference will be told"
 
 	doNoServers     = "give it servers in haproxy.cfg, or remove it from this configuration"
+	doNoneInService = "look at the servers' checks, maint and drain (runtime command: show servers state): as long as that lasts, there is no weight to set"
+	doCapacity      = "correct the names in backend.capacity: a server that the table does not name counts 1"
 	doStatic        = `use "balance roundrobin" or "balance random" in haproxy.cfg`
 	doFirst         = `use "balance roundrobin" in haproxy.cfg: "first" fills one server after the other, whatever the weights`
 	doHash          = `make sure that the backend has "hash-type consistent"; without it HAProxy refuses every weight but 0 and the initial one`

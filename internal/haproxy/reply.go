@@ -71,6 +71,13 @@ type Info struct {
 	Connections int // CurrConns: client connections of all frontends
 }
 
+// SameProcess tells whether both come from one process, read through two
+// sockets perhaps: the number of the process alone may be that of another
+// container.
+func (i Info) SameProcess(o Info) bool {
+	return i.Worker != (Worker{}) && i.Worker == o.Worker && i.Node == o.Node
+}
+
 // parseInfo reads the answer to "show info". Every key that we use must be there.
 func parseInfo(l *lines) (Info, error) {
 	block, err := l.block()
