@@ -36,7 +36,7 @@ func TestReadme(t *testing.T) {
 	if !found || !closed {
 		t.Fatal("README.md has no table of commands")
 	}
-	rows := regexp.MustCompile("(?m)^\\| `([a-z]+)").FindAllStringSubmatch(commands, -1)
+	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)").FindAllStringSubmatch(commands, -1)
 	if len(rows) < 5 {
 		t.Fatalf("README.md's table of commands has %d rows", len(rows))
 	}
