@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -25,6 +26,8 @@ type Panel struct {
 	YLabel string
 	Lines  []Line  // the last is drawn over the others
 	YFrom  float64 // lowest value that the y axis must show
+	YTo    float64 // highest value that the y axis must show, beyond what the lines need; 0: none
+	Height int     // in the picture's units; 0: 380. The legend may need more
 }
 
 // Sizes of a panel in the picture's units, which browsers take for pixels.
@@ -47,7 +50,7 @@ func DrawSVG(title string, panels []Panel) string {
 		for _, l := range p.Lines {
 			longest = max(longest, len(l.Name))
 		}
-		heights[i] = max(panelHeight, padTop+legendLine*(p.named()+1))
+		heights[i] = max(cmp.Or(p.Height, panelHeight), padTop+legendLine*(p.named()+1))
 		total += heights[i]
 	}
 	svgWidth := padLeft + plotWidth + 56 + int(letter*float64(longest))
@@ -77,9 +80,10 @@ func (p *Panel) named() int {
 	return n
 }
 
-// bounds of what the panel shows; the y axis begins at yFrom or below.
+// bounds of what the panel shows; the y axis goes from YFrom or below to YTo or
+// above.
 func (p *Panel) bounds() (x0, x1, y0, y1 float64) {
-	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), p.YFrom, p.YFrom
+	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), p.YFrom, max(p.YFrom, p.YTo)
 	for _, l := range p.Lines {
 		for i := range l.X {
 			x0, x1 = min(x0, l.X[i]), max(x1, l.X[i])

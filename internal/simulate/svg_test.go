@@ -51,10 +51,11 @@ func TestSVGIsWellFormed(t *testing.T) {
 			{Colour: "#000", Width: 1},
 		}},
 		{Title: "empty"},
+		{Title: "up to 9 million", YTo: 9e6, Height: 200},
 		{Title: "flat", Lines: []Line{{Name: "one", X: []float64{3}, Y: []float64{0}}}},
 	})
 	texts := wellFormed(t, picture)
-	for _, want := range []string{`<"&> title`, "a & b", "x <h>", `p"1"<`, "1\u2009000", "500"} {
+	for _, want := range []string{`<"&> title`, "a & b", "x <h>", `p"1"<`, "1\u2009000", "500", "8\u2009000\u2009000"} {
 		found := false
 		for _, got := range texts {
 			found = found || got == want

@@ -114,11 +114,13 @@ func TestTableSaysWhetherTheAimIsMet(t *testing.T) {
 		"beaten by one":       {func(r *result) { r.of("limited-proportions").Ratio.Median = 0.3 }, "missed"},
 		"beaten by the other": {func(r *result) { r.of("normalised-exponential").Ratio.Median = 0.3 }, "missed"},
 		"not known":           {func(r *result) { r.of("water-fill").Ratio.Median = math.NaN() }, ""},
+		"too few seeds":       {func(r *result) { r.Seeds = r.Seeds[:4] }, ""},
 		"machine too busy":    {func(r *result) { r.of("equal").Runs[0].Disturbed = 1 }, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := finishedResult(t)
+			r.Seeds = []uint64{1, 2, 3, 4, 5}
 			test.change(r)
 			var out strings.Builder
 			if err := r.print(&out); err != nil {
@@ -133,7 +135,9 @@ func TestTableSaysWhetherTheAimIsMet(t *testing.T) {
 			}
 		})
 	}
-	if aim := finishedResult(t, "--policies", "water-fill").aim(); aim != "" {
+	alone := finishedResult(t, "--policies", "water-fill")
+	alone.Seeds = []uint64{1, 2, 3, 4, 5}
+	if aim := alone.aim(); aim != "" {
 		t.Errorf("without the origin's functions: %q", aim)
 	}
 }

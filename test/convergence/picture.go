@@ -26,17 +26,32 @@ func colour(policy string) string {
 	return "#222222"
 }
 
-// picture draws the load of every server with the first seed, under equal
-// weights and under water-fill, and below it how far the busiest server is
-// above the mean, for every policy, as the mean of all seeds.
+// loadHeight is the height of a panel of loads.
+const loadHeight = 270
+
+// picture draws the load of every server over their mean with the first seed,
+// under equal weights and under water-fill, and below how far the busiest server is above
+// the mean, for every policy, as the mean of all seeds.
 func (r *result) picture() string {
-	loads := simulate.Panel{
-		Title:  fmt.Sprintf("Load of each server, seed %d", r.Seeds[0]),
-		XLabel: "time, seconds", YLabel: "datapoints a second",
+	var panels []simulate.Panel
+	lowest, highest := 1.0, 1.0
+	for _, p := range []*summary{r.of(equalID), r.shown()} {
+		if p == nil {
+			continue
+		}
+		panel := simulate.Panel{
+			Title:  fmt.Sprintf("Load of each server over the mean, %s, seed %d", p.name, r.Seeds[0]),
+			XLabel: "time, seconds", YLabel: "load/mean", Lines: p.serverLines(), Height: loadHeight,
+		}
+		for _, l := range panel.Lines {
+			for _, y := range l.Y {
+				lowest, highest = min(lowest, y), max(highest, y)
+			}
+		}
+		panels = append(panels, panel)
 	}
-	loads.Lines = append(loads.Lines, r.of(equalID).serverLines()...)
-	if p := r.shown(); p != nil {
-		loads.Lines = append(loads.Lines, p.serverLines()...)
+	for i := range panels {
+		panels[i].YFrom, panels[i].YTo = lowest, highest // the same axis for both
 	}
 	busiest := simulate.Panel{
 		Title:  fmt.Sprintf("Busiest server over the mean, %d-second means over %s", bin, count(len(r.Seeds), "seed")),
@@ -55,7 +70,7 @@ func (r *result) picture() string {
 	}
 	title := fmt.Sprintf("Real HAProxy, real Graphite: %d servers, %d long-lived clients at a time, the same for each policy",
 		r.Servers, r.Servers*r.ClientsPerServer)
-	return simulate.DrawSVG(title, []simulate.Panel{loads, busiest})
+	return simulate.DrawSVG(title, append(panels, busiest))
 }
 
 // shown is the policy whose servers are drawn beside those of equal weights.
@@ -71,21 +86,18 @@ func (r *result) shown() *summary {
 	return nil
 }
 
-// serverLines are one curve a server with the first seed, of which the first
-// is in the legend. Seconds in which the machine did not keep up are left out.
+// serverLines are one curve a server with the first seed. Seconds in which the machine did not keep up are left out.
 func (s *summary) serverLines() []simulate.Line {
 	run := &s.Runs[0]
 	lines := make([]simulate.Line, len(run.Loads[0]))
 	for i := range lines {
 		l := &lines[i]
-		*l = simulate.Line{Colour: colour(s.Policy), Width: 1.1, Faint: true}
-		if i == 0 {
-			l.Name = s.name
-		}
+		*l = simulate.Line{Colour: colour(s.Policy), Width: 1.3}
 		for second, row := range run.Loads {
 			if keptUp(run.Loads, run.Offered, second) {
 				l.X = append(l.X, float64(second+1))
-				l.Y = append(l.Y, row[i])
+				mean, _, _ := spread(row)
+				l.Y = append(l.Y, row[i]/mean)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func TestRealRunGivesNumbersAndPicture(t *testing.T) {
 		t.Errorf("water-fill made no good pass, or set no weight: %+v\n%s", l, stderr.text.String())
 	}
 	texts := wellFormed(t, plot)
-	for _, want := range []string{"equal weights", "water-fill", "least loaded (computed)", "Load of each server, seed 1"} {
+	for _, want := range []string{"equal weights", "water-fill", "least loaded (computed)", "Load of each server over the mean, water-fill, seed 1"} {
 		if !strings.Contains(texts, want) {
 			t.Errorf("the picture does not say %q:\n%s", want, texts)
 		}

@@ -125,11 +125,17 @@ func (s *summary) loop() loop {
 	return l
 }
 
+// seedsToJudge is how many seeds a verdict takes: the luck of each is large.
+const seedsToJudge = 5
+
 // aim says whether water-fill is as good as it should be; nothing when it or
-// what it is compared with was not played.
+// what it is compared with was not played, or too few seeds.
 func (r *result) aim() string {
 	fill := r.of(waterFillID)
 	limited, exponential := r.of(string(weighting.LimitedProportions)), r.of(string(weighting.NormalisedExponential))
+	if len(r.Seeds) < seedsToJudge {
+		return ""
+	}
 	if fill == nil || limited == nil || exponential == nil || math.IsNaN(fill.Ratio.Median) {
 		return ""
 	}
