@@ -119,7 +119,7 @@ func writeLimit(n int) time.Duration { return 10*time.Second + time.Duration(n)*
 // send writes changes and says what state they left. The error is only for a
 // HAProxy that could not be talked to; what it refused is told as a fault.
 func (p *plane) send(ctx context.Context, state *haproxy.State, changes []haproxy.Change) (*haproxy.State, int, error) {
-	per, lines := perLine(state.Algorithm), 1
+	per, lines := state.ChangesPerLine(), 1
 	if per > 0 {
 		lines += len(changes) / per
 	}
@@ -141,7 +141,7 @@ func (p *plane) send(ctx context.Context, state *haproxy.State, changes []haprox
 		after, written, err = p.afterLoss(ctx, state, changes, written, err)
 	} else {
 		after = withSessions(outcome.Info, outcome.After, state)
-		p.faults.set("write", p.compare(changes, outcome), writeWords)
+		p.faults.set("write", p.compare(changes, outcome, after.Algorithm), writeWords)
 	}
 	if written > 0 {
 		p.memory.lastChange = p.now()
@@ -185,7 +185,7 @@ func missing(changes []haproxy.Change, state *haproxy.State) []haproxy.Change {
 }
 
 // compare checks what a batch left against what was sent; nil when all is in force.
-func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome) error {
+func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome, algorithm string) error {
 	wrong := make(map[string][]string) // what went wrong -> servers
 	static := false
 	for _, name := range slices.Sorted(maps.Keys(outcome.Failed)) {
@@ -195,12 +195,14 @@ func (p *plane) compare(changes []haproxy.Change, outcome *haproxy.Outcome) erro
 			static = true
 		case errors.Is(err, haproxy.ErrNoServer):
 			p.log.Info("a server is gone from HAProxy's configuration; the servers are read again at the next pass", "server", name)
+		case errors.Is(err, haproxy.ErrTakenOut):
+			p.log.Info("a server has been taken out while weights were written, and is left alone", "server", name)
 		default:
 			wrong[err.Error()] = append(wrong[err.Error()], name)
 		}
 	}
 	if static {
-		p.refuse(outcome.After.Algorithm)
+		p.refuse(algorithm)
 	}
 	now := weightsOf(outcome.After.Servers)
 	for _, c := range changes {

@@ -126,6 +126,7 @@ func (f *fakeHAProxy) SetWeights(ctx context.Context, backend string, changes []
 		}
 	}
 	out.After = f.snapshot()
+	out.After.Algorithm = "" // the dump that is read back does not tell it
 	for i := range out.After.Servers {
 		out.After.Servers[i].Sessions = 0
 	}

@@ -36,7 +36,7 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 			Maps: haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout, MaxConnections: 1}),
 		}
 	}
-	f := &Fleet{}
+	f, t := &Fleet{}, &twins{}
 	for _, b := range c.Backends {
 		f.balancers = append(f.balancers, New(Options{
 			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
@@ -49,6 +49,7 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 		client := haproxy.NewClient(c.HAProxy.Sockets[i], haproxy.Options{Timeout: c.HAProxy.Timeout})
 		f.watchers = append(f.watchers, &watcher{
 			info: client.Info, every: c.HAProxy.Watch, log: log, faults: newFaults(log, time.Now),
+			twin: func(i haproxy.Info) string { return t.note(socket, i) },
 			seen: func(w haproxy.Worker) {
 				for _, b := range f.balancers {
 					b.workerSeen(socket, w)

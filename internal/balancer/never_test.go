@@ -296,11 +296,11 @@ func TestNeverSendsAWeightThatIsInForce(t *testing.T) {
 
 func TestNeverSendsLongLinesToCostlyAlgorithms(t *testing.T) {
 	for algorithm, want := range map[string]int{
-		"roundrobin": 0, "leastconn": 0, "first": 0, "static-rr": 0, "": 0,
+		"roundrobin": 0, "leastconn": 0, "first": 0, "static-rr": 0, "": 10, "unknown": 10,
 		"random": 10, "source": 10, "uri": 10, "hdr": 10, "url_param": 10, "rdp-cookie": 10, "hash": 10,
 	} {
-		if got := perLine(algorithm); got != want {
-			t.Errorf("perLine(%q) = %d, want %d", algorithm, got, want)
+		if got := (&haproxy.State{Algorithm: algorithm}).ChangesPerLine(); got != want {
+			t.Errorf("balance %q: %d changes a line, want %d", algorithm, got, want)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {

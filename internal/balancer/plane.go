@@ -286,6 +286,9 @@ func (p *plane) follow(state *haproxy.State) {
 		p.function = settings.Function
 		p.controller = weighting.NewController(settings)
 	}
+	if state.Algorithm == "static-rr" { // known beforehand, so that no write has to be refused
+		p.refuse(state.Algorithm)
+	}
 	if state.Algorithm != "first" {
 		p.faults.end("first")
 		return

@@ -288,6 +288,7 @@ func TestStaticAlgorithmIsToldOnceUntilTheNextWorker(t *testing.T) {
 			t.Errorf("%d batches sent to a backend that refuses weights", n)
 		}
 		r.wantLog(1, "HAProxy refuses weights")
+		r.wantLog(1, "balance source is static here")
 		r.wantLog(1, "hash-type consistent")
 		r.wantLog(0, "somebody else")
 		if r.table(0).Fault == "" {

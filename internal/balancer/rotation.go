@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"strings"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
@@ -86,19 +85,4 @@ func (a *arrivals) note(state *haproxy.State, now time.Time) {
 		}
 	}
 	a.up, a.known = up, true
-}
-
-// fewAtOnce is the most weight changes on one line for the algorithms that pay
-// for each with a rebuilt ring of up to 4096 nodes: long lines of those stop
-// HAProxy's traffic for up to a second.
-const fewAtOnce = 10
-
-// perLine says how many changes may go on one line; 0 means as many as fit.
-func perLine(algorithm string) int {
-	for _, costly := range []string{"random", "source", "uri", "url_param", "hdr", "rdp-cookie", "hash"} {
-		if strings.HasPrefix(algorithm, costly) {
-			return fewAtOnce
-		}
-	}
-	return 0
 }

@@ -111,5 +111,6 @@ func TestRealStaticAlgorithm(t *testing.T) {
 		}
 		s.until("weights are set with hash-type consistent", func() bool { return s.weighted(0) })
 		s.wantLog(1, "HAProxy refuses weights")
+		s.wantLog(1, "balance source is static here")
 	})
 }

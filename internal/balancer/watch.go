@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,7 +18,8 @@ import (
 type watcher struct {
 	info   func(context.Context) (haproxy.Info, error)
 	every  time.Duration
-	seen   func(haproxy.Worker) // never blocks
+	seen   func(haproxy.Worker)      // never blocks
+	twin   func(haproxy.Info) string // another socket of the same HAProxy; nil means that nobody looks
 	faults *faults
 	log    *slog.Logger
 }
@@ -37,6 +41,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 	rest := every
 	var last haproxy.Worker
+	twinTold := false
 	for {
 		start := time.Now()
 		info, err := w.look(ctx)
@@ -59,6 +64,7 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 			if !info.Stopping {
 				w.seen(info.Worker)
+				twinTold = twinTold || w.tellTwin(info)
 			}
 		}
 		timer := time.NewTimer(max(rest-time.Since(start), every/10))
@@ -69,6 +75,46 @@ func (w *watcher) run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// tellTwin warns of two sockets that lead to one HAProxy. A configuration does
+// not heal by itself, so this is told once and has no end.
+func (w *watcher) tellTwin(info haproxy.Info) bool {
+	if w.twin == nil {
+		return false
+	}
+	other := w.twin(info)
+	if other == "" {
+		return false
+	}
+	w.log.Warn("two sockets lead to the same HAProxy", "other", other, "pid", info.Worker.PID,
+		"meanwhile", "both are balanced as if they were two; each finds that somebody else sets its weights, and writes more than it need",
+		"do", "list each HAProxy once in haproxy.sockets")
+	return true
+}
+
+// twins remembers which process answered on which socket.
+type twins struct {
+	mu   sync.Mutex
+	last map[string]haproxy.Info
+}
+
+// note notes who answers on socket, and returns another socket on which the
+// same process has answered last; "" when there is none. Of two sockets one is
+// told: the later one in the alphabet.
+func (t *twins) note(socket string, info haproxy.Info) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = make(map[string]haproxy.Info)
+	}
+	t.last[socket] = info
+	for _, other := range slices.Sorted(maps.Keys(t.last)) {
+		if other < socket && t.last[other].SameProcess(info) {
+			return other
+		}
+	}
+	return ""
 }
 
 func (w *watcher) look(ctx context.Context) (haproxy.Info, error) {
@@ -93,6 +139,9 @@ func (w *watcher) tell(err error) {
 		words.do = "give this user access: mode, user or group on the stats socket line of haproxy.cfg"
 	case errors.Is(err, syscall.ENOENT):
 		words.do = "start HAProxy, or correct the path in haproxy.sockets"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		words.what, words.over = "HAProxy's socket can't be opened", "HAProxy's socket can be opened again"
+		words.do = "raise the limit of file descriptors of this process (LimitNOFILE in its systemd unit, ulimit -n)"
 	}
 	w.faults.begin("socket", err.Error(), words)
 }

@@ -78,3 +78,69 @@ func TestWatchPassesOverAStoppingWorker(t *testing.T) {
 		}
 	})
 }
+
+// TestTwinsAreToldOnce: two sockets of one HAProxy, a third of another one
+// with the same numbers, and reloads that the two sockets see one after the other.
+func TestTwinsAreToldOnce(t *testing.T) {
+	worker := func(pid int, node string) haproxy.Info {
+		return haproxy.Info{Worker: haproxy.Worker{PID: pid, StartTime: 1000 + int64(pid)}, Node: node}
+	}
+	log := &logBook{}
+	all := &twins{}
+	watchers := map[string]*watcher{}
+	for _, socket := range []string{"unix:/a", "unix:/b", "unix:/c"} {
+		watchers[socket] = &watcher{
+			log:  slog.New(slog.NewTextHandler(log, nil)).With("socket", socket),
+			twin: func(i haproxy.Info) string { return all.note(socket, i) },
+		}
+	}
+	for _, look := range []struct {
+		socket string
+		info   haproxy.Info
+		told   bool
+	}{
+		{"unix:/b", worker(8, "lb1"), false}, // alone so far
+		{"unix:/a", worker(8, "lb1"), false}, // the other one tells
+		{"unix:/c", worker(8, "lb2"), false}, // another container
+		{"unix:/b", worker(8, "lb1"), true},
+		{"unix:/b", worker(9, "lb1"), false}, // reloaded; a has not looked yet
+		{"unix:/a", worker(9, "lb1"), false},
+		{"unix:/b", worker(9, "lb1"), true},
+	} {
+		if got := watchers[look.socket].tellTwin(look.info); got != look.told {
+			t.Errorf("%s, process %d on %s: told %v, want %v", look.socket, look.info.Worker.PID, look.info.Node, got, look.told)
+		}
+	}
+	if log.count("same HAProxy") != 2 || log.count("socket=unix:/b other=unix:/a") != 2 {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// TestWatchTellsTwinsOnce: run asks until it has told, and not again.
+func TestWatchTellsTwinsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBook{}
+		logger := slog.New(slog.NewTextHandler(log, nil))
+		looks := 0
+		w := &watcher{
+			every: time.Second, log: logger, faults: newFaults(logger, time.Now), seen: func(haproxy.Worker) {},
+			info: func(context.Context) (haproxy.Info, error) {
+				return haproxy.Info{Worker: haproxy.Worker{PID: 8}}, nil
+			},
+			twin: func(haproxy.Info) string {
+				if looks++; looks < 3 {
+					return ""
+				}
+				return "unix:/a"
+			},
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := w.run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if looks != 3 || log.count("same HAProxy") != 1 {
+			t.Errorf("%d looks; log:\n%s", looks, log)
+		}
+	})
+}

@@ -43,6 +43,8 @@ var (
 	ErrMismatch = errors.New("the answers do not fit the commands, so nothing is taken from them; the state is read again next time")
 	// ErrNotKept: HAProxy accepted a weight and another one was in force right after.
 	ErrNotKept = errors.New("HAProxy accepted the weight but has another one in force; something else sets weights too (agent-check, SRV records, a script)")
+	// ErrTakenOut: somebody took the server out while a batch was on its way, so its weight was not sent.
+	ErrTakenOut = errors.New("the server has been taken out meanwhile (weight 0, drain or maint), so it is left alone")
 	// ErrTruncated: the connection ended in the middle of an answer.
 	ErrTruncated = errors.New("HAProxy closed the connection in the middle of its answer, so nothing is taken from it")
 	// ErrTooLarge: a reply beyond Options.ReplyLimit.
@@ -167,6 +169,8 @@ func classifyOr(block []string, other error) error {
 func explainDial(a Address, err error) error {
 	say := func(text string) error { return fmt.Errorf("%s: %w", text, err) }
 	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return say("HAProxy was not asked: this process has no file descriptor left; raise its limit (LimitNOFILE, ulimit -n)")
 	case errors.Is(err, syscall.EAGAIN):
 		return say("all slots of HAProxy's socket are busy (`stats maxconn`, 10 by default); find who holds its connections open, or raise it")
 	case errors.Is(err, syscall.ECONNREFUSED) && a.Kind == kindTCP:

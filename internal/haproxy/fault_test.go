@@ -261,6 +261,67 @@ func TestReloadBetweenLines(t *testing.T) {
 	}
 }
 
+// fiveServers replaces the servers of backend rr by five that are all the same.
+func (f *fakeServer) fiveServers() []*Server {
+	rr := f.backend("rr")
+	rr.servers = nil
+	for i := range 5 {
+		rr.servers = append(rr.servers, &Server{Name: fmt.Sprintf("s%d", i+1), ID: i + 1, Op: OpRunning, Weight: 100, InitialWeight: 100})
+	}
+	return rr.servers
+}
+
+// TestTakenOutBetweenLines: what an operator, or the configuration of a new
+// worker, takes out while the batch is on its way is not put back by the rest
+// of it.
+func TestTakenOutBetweenLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(f *fakeServer, s []*Server) // before line 2
+		want      map[string]int
+		lines     int
+	}{
+		"by hand": {
+			func(_ *fakeServer, s []*Server) { s[2].Weight, s[3].Admin, s[4].Admin = 0, ForcedDrain, ForcedMaint },
+			map[string]int{"s1": 5, "s2": 6, "s3": 0, "s4": 100, "s5": 100}, 2,
+		},
+		// Line 2 is what finds the new worker out, so s2 has its weight.
+		"by a reload": {
+			func(f *fakeServer, _ []*Server) {
+				s := f.fiveServers()
+				s[2].Weight, s[3].Admin, s[4].Admin = 0, ForcedDrain, ForcedMaint
+				f.info.Worker = Worker{PID: 4712, StartTime: 1795981700}
+			},
+			map[string]int{"s1": 5, "s2": 6, "s3": 0, "s4": 100, "s5": 100}, 5,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t)
+			servers, n := f.fiveServers(), 0
+			f.conn = func(c net.Conn, line string) {
+				if n++; n == 2 {
+					f.mu.Lock()
+					test.meanwhile(f, servers)
+					f.mu.Unlock()
+				}
+				io.WriteString(c, f.reply(line))
+			}
+			c := NewClient(f.address(), Options{})
+			out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}, {"s3", 7}, {"s4", 8}, {"s5", 9}}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, weights(out.After)); diff != "" || out.Applied != 2 || len(out.Failed) != 3 || n != test.lines {
+				t.Errorf("%+v in %d lines (-want +got):\n%s", out, n, diff)
+			}
+			for _, name := range []string{"s3", "s4", "s5"} {
+				if !errors.Is(out.Failed[name], ErrTakenOut) {
+					t.Errorf("%s: %v", name, out.Failed[name])
+				}
+			}
+		})
+	}
+}
+
 // TestFailureBetweenLines: what went through is told along with the error.
 func TestFailureBetweenLines(t *testing.T) {
 	f := newFakeServer(t)

@@ -130,6 +130,7 @@ func TestSetWeights(t *testing.T) {
 
 func TestSetWeightsPerLine(t *testing.T) {
 	onBoth(t, func(t *testing.T, tt *target) {
+		tt.run("set server rr/s3 state ready;set server rr/s4 weight 1\n") // or the second line leaves them alone
 		changes := []Change{{"s1", 10}, {"s2", 20}, {"s3", 30}, {"nosuch", 35}, {"s4", 40}}
 		out, err := tt.SetWeights(t.Context(), "rr", changes, 2)
 		if err != nil {

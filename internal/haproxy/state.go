@@ -18,7 +18,7 @@ func (c *Client) State(ctx context.Context, backend string) (*State, error) {
 	if err := checkName("backend", backend); err != nil {
 		return nil, c.wrap(op, nil, err)
 	}
-	commands := []string{"show info", "show servers state " + backend, "show stat " + backend + " 6 -1"}
+	commands := stateCommands(backend)
 	var state *State
 	err := c.again(ctx, func() (bool, error) {
 		var err error
@@ -29,6 +29,10 @@ func (c *Client) State(ctx context.Context, backend string) (*State, error) {
 		return nil, err
 	}
 	return state, nil
+}
+
+func stateCommands(backend string) []string {
+	return []string{"show info", "show servers state " + backend, "show stat " + backend + " 6 -1"}
 }
 
 // errChanging is found inside an ErrMismatch that a new try may cure.

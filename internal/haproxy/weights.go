@@ -25,22 +25,32 @@ type Outcome struct {
 //
 // What HAProxy refuses for single servers (ErrNoServer, ErrStaticAlgorithm,
 // and ErrNotKept when the weight read back is another) is in Outcome.Failed,
-// with a nil error. An error means that the batch did not go through: bad
+// with a nil error; so is ErrTakenOut, for servers that an operator took out
+// before their line was sent: a batch of many lines takes seconds, and its
+// weights would put them back. An error means that the batch did not go through: bad
 // arguments, nothing is sent then; ErrPermission, ErrNoBackend, ErrDisabled,
 // ErrStopping, ErrMismatch, or the connection failed. When some lines went
 // through before it, the Outcome of those comes with the error; else it is nil.
 //
 // When an old worker answers, or a reload comes between two lines, the whole
-// batch is sent again on new connections.
+// batch is sent again on new connections, once the new worker has been asked
+// which servers its configuration takes out.
 func (c *Client) SetWeights(ctx context.Context, backend string, changes []Change, perLine int) (*Outcome, error) {
 	const op = "set weights"
 	if err := checkChanges(backend, changes); err != nil {
 		return nil, c.wrap(op, nil, err)
 	}
 	var out *Outcome
+	var now *State // of the worker that is there now, when it is not the first one asked
 	err := c.again(ctx, func() (bool, error) {
 		var err error
-		out, err = c.setOnce(ctx, op, backend, changes, perLine)
+		out, err = c.setOnce(ctx, op, backend, changes, perLine, now)
+		if is(err, ErrStopping) {
+			var unread error
+			if now, unread = c.stateOnce(ctx, op, stateCommands(backend), backend); unread != nil {
+				err = unread
+			}
+		}
 		return is(err, ErrStopping, ErrDisabled), err
 	})
 	return out, err
@@ -66,38 +76,61 @@ func checkChanges(backend string, changes []Change) error {
 	return nil
 }
 
-// setOnce sends the batch line by line.
-func (c *Client) setOnce(ctx context.Context, op, backend string, changes []Change, perLine int) (*Outcome, error) {
-	var out *Outcome
-	sent := 0
-	for out == nil || sent < len(changes) {
-		commands, n := c.setLine(backend, changes[sent:], perLine)
+// setOnce sends the batch line by line. now is what is known of the servers; nil
+// when nothing is.
+func (c *Client) setOnce(ctx context.Context, op, backend string, changes []Change, perLine int, now *State) (*Outcome, error) {
+	out := &Outcome{}
+	var sent []Change
+	for left := changes; out.After == nil || len(left) > 0; {
+		if now != nil {
+			if left = out.leaveOut(c, op, backend, left, now); len(left) == 0 && out.After != nil {
+				break
+			}
+		}
+		commands, n := c.setLine(backend, left, perLine)
 		a, err := c.setOneLine(ctx, op, backend, commands, n)
-		if err == nil && out != nil && a.info.Worker != out.Info.Worker {
+		if err == nil && out.After != nil && a.info.Worker != out.Info.Worker {
 			err = c.wrap(op, commands, ErrStopping)
 		}
-		if is(err, ErrStopping) {
-			return nil, err // the earlier lines, if any, went to a worker that is not there any more
-		}
-		if err != nil {
-			if out != nil {
-				out.verify(c, op, backend, changes[:sent])
-			}
+		switch {
+		case err != nil && (out.After == nil || is(err, ErrStopping)):
+			return nil, err // earlier lines, if any, went to a worker that is not there any more
+		case err != nil:
+			out.verify(c, op, backend, sent)
 			return out, err
 		}
-		if out == nil {
-			out = &Outcome{}
-		}
-		out.Info, out.After = a.info, a.state
+		out.Info, out.After, now = a.info, a.state, a.state
 		for i, answer := range a.answers {
 			if answer != nil {
-				out.fail(changes[sent+i].Server, c.wrap(op, commands[1+i:2+i], answer))
+				out.fail(left[i].Server, c.wrap(op, commands[1+i:2+i], answer))
 			}
 		}
-		sent += n
+		sent, left = append(sent, left[:n]...), left[n:]
 	}
-	out.verify(c, op, backend, changes)
+	out.verify(c, op, backend, sent)
 	return out, nil
+}
+
+// leaveOut returns the changes without those of servers that are taken out.
+func (o *Outcome) leaveOut(c *Client, op, backend string, changes []Change, now *State) []Change {
+	out := make(map[string]bool)
+	for i := range now.Servers {
+		if s := &now.Servers[i]; s.Draining() || s.Admin.Maint() {
+			out[s.Name] = true
+		}
+	}
+	if len(out) == 0 {
+		return changes
+	}
+	left := make([]Change, 0, len(changes))
+	for _, ch := range changes {
+		if out[ch.Server] {
+			o.fail(ch.Server, c.wrap(op, []string{setCommand(backend, ch)}, ErrTakenOut))
+			continue
+		}
+		left = append(left, ch)
+	}
+	return left
 }
 
 func (c *Client) setOneLine(ctx context.Context, op, backend string, commands []string, n int) (*weightAnswers, error) {
