@@ -1,7 +1,9 @@
 package weighting
 
-// largestLoad: what is above it is no load, and sums of many stay finite.
-const largestLoad = 1e290
+// LargestLoad is the largest value that is taken for a load, in the unit of the
+// loads: what is above it, such as the largest float64, which some collectors
+// send for "unknown", is no data. Sums of many loads stay finite by it.
+const LargestLoad = 1e290
 
 // leastCapacity and its inverse bound the capacities that are believed.
 const leastCapacity = 1e-9
@@ -66,7 +68,7 @@ func (p *pass) believe() {
 	for i := range p.entries {
 		e := &p.entries[i]
 		e.load = e.server.Load
-		e.usable = e.load >= 0 && e.load <= largestLoad
+		e.usable = e.load >= 0 && e.load <= LargestLoad
 		anyLoad = anyLoad || e.usable && e.load > 0
 		if e.server.Sessions >= 0 {
 			sessions += float64(e.server.Sessions)

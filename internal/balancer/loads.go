@@ -11,6 +11,7 @@ import (
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // serverField stands for a server's name in the key "target".
@@ -143,6 +144,8 @@ func readLoad(s *graphite.Series, now time.Time, b *config.Backend) load {
 	}
 	if v := l.sample.Value; l.err == nil && (math.IsNaN(v) || math.IsInf(v, 0) || v < 0) {
 		l.err = fmt.Errorf("%v is not a load: it must be a finite number that is not negative", v)
+	} else if l.err == nil && v > weighting.LargestLoad {
+		l.err = fmt.Errorf("%g is not a load: some collectors send the largest number there is for unknown", v)
 	}
 	return l
 }

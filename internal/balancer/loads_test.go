@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"errors"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // said is a Renderer that gives one answer.
@@ -133,4 +135,16 @@ func TestServerTargetsWaitForNames(t *testing.T) {
 			t.Errorf("%d renders, %d writes once HAProxy told its servers; log:\n%s", g.requestCount(), hung.writeCount(), r.log)
 		}
 	})
+}
+
+// TestLargestNumberIsNoLoad: what weighting would not believe is told as
+// unusable, and not dropped without a word.
+func TestLargestNumberIsNoLoad(t *testing.T) {
+	rows, err := Loads(t.Context(), newGraphite(map[string]float64{"s1": math.MaxFloat64, "s2": weighting.LargestLoad}), ingest(), nil)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	if rows[0].Usable || !strings.Contains(rows[0].Reason, "unknown") || !rows[1].Usable {
+		t.Errorf("%+v", rows)
+	}
 }
