@@ -416,8 +416,10 @@ func TestErrorsHoldNoHalfOfASecret(t *testing.T) {
 		if err == nil {
 			t.Fatal("no error")
 		}
+		// The words of our own that would match: a port is any number.
+		text := strings.NewReplacer("character", "", s.URL, "").Replace(err.Error())
 		for _, half := range []string{"pAs", "789", "rd", "YW5uOn"} {
-			if strings.Contains(strings.ReplaceAll(err.Error(), "character", ""), half) {
+			if strings.Contains(text, half) {
 				t.Errorf("%q is in the error: %v", half, err)
 			}
 		}
