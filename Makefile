@@ -65,7 +65,7 @@ bench-spoa:
 # HAProxy: the table in docs/spoe.md is written anew.
 spoe-faults:
 	@test/deps/install haproxy
-	@test/deps/haproxy-versions
+	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
 	$(GO) run ./test/spoefaults -write docs/spoe.md $(SPOE_FAULTS_FLAGS)
 
 # Each fuzz target of each package in turn, for FUZZ_TIME.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -19,9 +20,14 @@ type logs struct {
 	// lines by the client's host:port, the oldest first: Linux gives a port out
 	// again soon.
 	lines map[string][]string
+	// form of a line: the client and the time come first. HAProxy's own messages may be
+	// split by one, so it may stand anywhere.
+	form *regexp.Regexp
 }
 
-func newLogs(path string) *logs { return &logs{path: path, lines: map[string][]string{}} }
+func newLogs(path string) *logs {
+	return &logs{path: path, lines: map[string][]string{}, form: regexp.MustCompile(`(127\.0\.0\.1:\d+) \[.*`)}
+}
 
 // line waits for the line of one client's connection or request. HAProxy
 // writes it when that has ended.
@@ -60,8 +66,8 @@ func (l *logs) more() error {
 	end := bytes.LastIndexByte(news, '\n') + 1
 	l.read += int64(end)
 	for line := range strings.Lines(string(news[:end])) {
-		if client, _, ok := strings.Cut(line, " "); ok {
-			l.lines[client] = append(l.lines[client], strings.TrimSuffix(line, "\n"))
+		if m := l.form.FindStringSubmatch(line); m != nil {
+			l.lines[m[1]] = append(l.lines[m[1]], m[0])
 		}
 	}
 	return nil

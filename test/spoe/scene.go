@@ -42,6 +42,7 @@ type Scene struct {
 	Agent   *Agent
 	Values  haproxyconf.Values
 
+	example string
 	servers []*server
 	logs    *logs
 	frontend
@@ -54,7 +55,7 @@ type frontend struct{ address string }
 // Start sets a scene and waits until HAProxy and its servers are up, and the agent when
 // there is one. The caller must Close it.
 func Start(ctx context.Context, o Options) (_ *Scene, err error) {
-	s := &Scene{Values: haproxyconf.Generic()}
+	s := &Scene{Values: haproxyconf.Generic(), example: o.Example}
 	defer func() {
 		if err != nil {
 			s.Close()
