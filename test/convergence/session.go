@@ -38,8 +38,8 @@ func run(ctx context.Context, o options) (*result, error) {
 		defer os.RemoveAll(temporary)
 		dir = temporary
 	}
-	fmt.Fprintf(o.progress, "%s, %d policies, %d s each, %d side by side; configurations and logs: %s\n",
-		count(o.seeds, "seed"), len(o.policies), o.seconds(), o.parallel, dir)
+	fmt.Fprintf(o.progress, "%s, %s, %d s each, %d side by side; configurations and logs: %s\n",
+		count(o.seeds, "seed"), count(len(o.policies), "policy"), o.seconds(), o.parallel, dir)
 	graphite, err := graphiteproc.Start(ctx, graphiteproc.Options{Dir: filepath.Join(dir, "graphite")})
 	if err != nil {
 		return nil, err

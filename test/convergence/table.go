@@ -21,14 +21,7 @@ func (r *result) print(w io.Writer) error {
 		fmt.Fprintf(&out, "%-24s %8s %7s %7s %7s   %s\n", p.name, number(p.MaxMean.Median), number(p.P99.Median),
 			number(p.Excess.Median), number(p.CV.Median), ratioWords(p.Ratio))
 	}
-	fmt.Fprintf(&out, "\n%-24s %8s %8s %6s %8s %8s %10s\n", "loop", "data age", "lifetime", "gain", "passes", "no data", "weights set")
-	for _, p := range r.Policies {
-		if p.Function == "" {
-			continue
-		}
-		l := p.loop()
-		fmt.Fprintf(&out, "%-24s %6.1f s %6.0f s %6.1f %8d %8d %10d\n", p.name, l.Delay, l.Lifetime, l.Gain, l.Passes, l.Failed, l.Changed)
-	}
+	r.printLoops(&out)
 	out.WriteString("\n")
 	for _, remark := range r.remarks() {
 		out.WriteString(remark + "\n")
@@ -37,12 +30,25 @@ func (r *result) print(w io.Writer) error {
 	return err
 }
 
+// printLoops writes what the loops went by and did; nothing when none ran.
+func (r *result) printLoops(out *strings.Builder) {
+	header := fmt.Sprintf("\n%-24s %8s %8s %6s %8s %8s %10s\n", "loop", "data age", "lifetime", "gain", "passes", "no data", "weights set")
+	for _, p := range r.Policies {
+		if p.Function == "" {
+			continue
+		}
+		l := p.loop()
+		fmt.Fprintf(out, "%s%-24s %6.1f s %6.0f s %6.1f %8d %8d %11d\n", header, p.name, l.Delay, l.Lifetime, l.Gain, l.Passes, l.Failed, l.Changed)
+		header = ""
+	}
+}
+
 // count is a number of things in words.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return fmt.Sprintf("%d %s", n, strings.Replace(thing+"s", "ys", "ies", 1))
 }
 
 func number(x float64) string {
