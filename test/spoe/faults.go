@@ -247,8 +247,8 @@ func (s *Scene) duringRestarts(ctx context.Context, n int) ([]Visit, error) {
 // again and again, at least n connections and three reloads.
 func (s *Scene) duringReload(ctx context.Context, n int) ([]Visit, error) {
 	const clients, reloads = 4, 3
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stop := make(chan struct{})
 	type result struct {
 		visits []Visit
