@@ -82,7 +82,7 @@ func (c *changes) words(t *balancer.Table) string {
 		text += "; " + limit
 	}
 	if t.Changes > 1 {
-		text += fmt.Sprintf("; weights changed together: %d", t.Changes)
+		text += fmt.Sprintf("; weights changed: %d", t.Changes)
 	}
 	return text
 }

@@ -27,7 +27,7 @@ func TestChangesFollowTheTables(t *testing.T) {
 			t.Errorf("%s: moved %d, last %q, trouble %q; want %d, %q, %q", name, c.moved, c.last, c.trouble, moved, last, trouble)
 		}
 	}
-	first := "s2 100 to 40, because its load is 50 % above the average; weights changed together: 2"
+	first := "s2 100 to 40, because its load is 50 % above the average; weights changed: 2"
 	step("first change", balancer.Table{
 		Time: at, Verdict: weighting.Write, Mean: 100, Changes: 2,
 		Rows: []balancer.Row{row("s1", 50, 180), row("s2", 150, 40), row("s3", 100, 100)},

@@ -81,9 +81,9 @@ type run struct {
 
 func (r *run) firstFrame() Frame {
 	f := Frame{
-		Title: fmt.Sprintf("haproxy-weighter demo: %d servers, %d long-lived clients at a time, seed %d",
+		Title: fmt.Sprintf("haproxy-weighter demo: %d servers, %d clients at a time, time x30, seed %d",
 			len(r.rig.servers), clientsPerServer*len(r.rig.servers), r.rig.options.Seed),
-		Footer: "Ctrl-C ends it. weighter.toml, weighter.log, haproxy/haproxy.cfg: " + r.rig.dir,
+		Footer: "configuration and log: " + r.rig.dir + "; Ctrl-C ends it",
 	}
 	for i, name := range []string{equalWeights, theWeighter} {
 		f.Phases[i] = PhaseHistory{Name: name, Seconds: r.seconds, MeanFrom: r.from, Mean: math.NaN()}

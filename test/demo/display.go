@@ -67,6 +67,7 @@ const plainEvery = 5
 
 func (p *plain) open(r *rig) error {
 	_, err := fmt.Fprintf(p.out, "%d servers behind a real HAProxy, %d long-lived clients at a time, 5 to 5,000 datapoints/s each, seed %d\n"+
+		"time is compressed thirty times: a pass every second instead of every 30 s, clients stay 20 s instead of 10 min\n"+
 		"configuration %s, haproxy.cfg %s\n",
 		len(r.servers), clientsPerServer*len(r.servers), r.options.Seed, r.file, r.process.Dir+"/haproxy.cfg")
 	return err

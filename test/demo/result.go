@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 )
 
@@ -77,21 +78,31 @@ func (r *Result) table() string {
 	var out strings.Builder
 	before, after := r.Phases[0], r.Phases[1]
 	fmt.Fprintf(&out, "%-38s %13s %16s %8s\n", "", before.Name, after.Name, "change")
-	row := func(name, format string, a, b float64) {
+	row := func(name string, words func(float64) string, a, b float64) {
 		change := "-"
 		if a > 0 {
-			change = fmt.Sprintf("%+.0f %%", 100*(b/a-1))
+			change = changed(100 * (b/a - 1))
 		}
-		fmt.Fprintf(&out, "%-38s %13s %16s %8s\n", name, fmt.Sprintf(format, a), fmt.Sprintf(format, b), change)
+		fmt.Fprintf(&out, "%-38s %13s %16s %8s\n", name, words(a), words(b), change)
 	}
-	row("busiest server over average (max/mean)", "%.2f", before.MaxMean, after.MaxMean)
-	row("  of that, above even (max/mean - 1)", "%.2f", before.MaxMean-1, after.MaxMean-1)
-	row("spread of the loads (CV)", "%.2f", before.CV, after.CV)
-	row("highest load of a server, datapoints/s", "%.0f", before.HighestLoad, after.HighestLoad)
-	row("average load of a server, datapoints/s", "%.0f", before.MeanLoad, after.MeanLoad)
+	row("busiest server over average (max/mean)", hundredths, before.MaxMean, after.MaxMean)
+	row("  of that, above even (max/mean - 1)", hundredths, before.MaxMean-1, after.MaxMean-1)
+	row("spread of the loads (CV)", hundredths, before.CV, after.CV)
+	row("highest load of a server, datapoints/s", thousands, before.HighestLoad, after.HighestLoad)
+	row("average load of a server, datapoints/s", thousands, before.MeanLoad, after.MeanLoad)
 	fmt.Fprintf(&out, "%-38s %13d %16d\n", "weights changed", before.WeightsMoved, after.WeightsMoved)
 	fmt.Fprintf(&out, "%-38s %13d %16d\n\n", "connections lost or refused", lost(before), lost(after))
 	return out.String()
+}
+
+func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+// changed is a change in whole percent; what rounds to nothing has no sign.
+func changed(percent float64) string {
+	if math.Abs(percent) < 0.5 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%+.0f %%", percent)
 }
 
 func lost(m Measured) int64 { return m.Clients.Broken + m.Clients.Refused }

@@ -21,11 +21,11 @@ var update = flag.Bool("update", false, "write the golden files of the view anew
 // sampleFrame is the middle of the second phase.
 func sampleFrame() Frame {
 	f := Frame{
-		Title: "haproxy-weighter demo: 8 servers, 400 long-lived clients at a time, seed 1",
+		Title: "haproxy-weighter demo: 8 servers, 400 clients at a time, time x30, seed 1",
 		Phase: 1, Left: 21700 * time.Millisecond,
-		Change: "ingest-3 100 to 41, because its load is 62 % above the average; weights changed together: 7",
+		Change: "ingest-3 100 to 41, because its load is 62 % above the average; weights changed: 7",
 		Loop:   "function water-fill, data 1.5 s old with the wait, mean connection lifetime 20 s, gain 6.7",
-		Footer: "Ctrl-C ends it. weighter.toml, weighter.log, haproxy/haproxy.cfg: /tmp/haproxy-weighter-demo-1",
+		Footer: "configuration and log: /tmp/haproxy-weighter-demo-1; Ctrl-C ends it",
 	}
 	f.Phases[0] = PhaseHistory{Name: equalWeights, Seconds: 45, MeanFrom: 15, Mean: 1.5512}
 	f.Phases[1] = PhaseHistory{Name: theWeighter, Seconds: 45, MeanFrom: 15, Mean: 1.219}
