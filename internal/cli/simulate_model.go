@@ -43,10 +43,10 @@ func (f *modelFlags) register(flags *pflag.FlagSet) {
 	integer("connections", d.Connections, "connections open in steady state", func(m *simulate.Model) *int { return &m.Connections })
 
 	kind := flags.String("rates", string(d.Rates.Kind), "how rates are spread: lognormal, pareto or file")
-	f.when("rates", func(m *simulate.Model) error { m.Rates.Kind = simulate.RateKind(*kind); return nil })
+	f.when("rates", func(m *simulate.Model) error { setRates(m, *kind); return nil })
 	decimal("median", d.Rates.Median, "lognormal: the median rate", func(m *simulate.Model) *float64 { return &m.Rates.Median })
 	decimal("sigma", d.Rates.Sigma, "lognormal: spread of the rate's logarithm", func(m *simulate.Model) *float64 { return &m.Rates.Sigma })
-	decimal("alpha", 1.1, "pareto: the tail's exponent", func(m *simulate.Model) *float64 { return &m.Rates.Alpha })
+	decimal("alpha", simulate.ModelB().Rates.Alpha, "pareto: the tail's exponent", func(m *simulate.Model) *float64 { return &m.Rates.Alpha })
 	decimal("min-rate", d.Rates.Min, "least rate", func(m *simulate.Model) *float64 { return &m.Rates.Min })
 	decimal("max-rate", d.Rates.Max, "largest rate", func(m *simulate.Model) *float64 { return &m.Rates.Max })
 	file := flags.String("rates-file", "", "CSV `FILE` of rate,lifetime in seconds, one open-to-close connection a row; implies --rates file")
@@ -93,6 +93,19 @@ func (f *modelFlags) registerWeighting(
 	decimal("max-share", d.Weighting.MaxShare, "key max_share", func(m *simulate.Model) *float64 { return &m.Weighting.MaxShare })
 	decimal("max-step", d.Weighting.MaxStep, "key max_step; 0 = off", func(m *simulate.Model) *float64 { return &m.Weighting.MaxStep })
 	decimal("deadband", d.Weighting.Deadband, "key deadband", func(m *simulate.Model) *float64 { return &m.Weighting.Deadband })
+}
+
+// setRates chooses how rates are spread. What the preset does not say of it is
+// as the help has it.
+func setRates(m *simulate.Model, kind string) {
+	m.Rates.Kind = simulate.RateKind(kind)
+	a, b := simulate.ModelA().Rates, simulate.ModelB().Rates
+	if m.Rates.Alpha == 0 {
+		m.Rates.Alpha = b.Alpha
+	}
+	if m.Rates.Median == 0 {
+		m.Rates.Median, m.Rates.Sigma = a.Median, a.Sigma
+	}
 }
 
 func (f *modelFlags) when(flag string, set func(*simulate.Model) error) {

@@ -107,6 +107,10 @@ func (p *Program) replayTable(ctx context.Context, r *simulate.Replay, series []
 		for _, v := range s.Servers {
 			least = min(least, v.Weight)
 		}
+		mean, imbalance := "-", "-" // no load is not a load of zero
+		if s.Fresh > 0 {
+			mean, imbalance = number(s.Mean), fixed(s.Imbalance, 3)
+		}
 		why, look := s.Why, plain
 		if s.Verdict == weighting.Write {
 			why, look = "", green
@@ -115,7 +119,7 @@ func (p *Program) replayTable(ctx context.Context, r *simulate.Replay, series []
 			look = yellow
 		}
 		passes.add(cell{text: s.Time.Format(time.RFC3339)}, cell{string(s.Verdict), look},
-			cell{text: fmt.Sprintf("%d/%d", s.Fresh, s.InService)}, cell{text: number(s.Mean)}, cell{text: fixed(s.Imbalance, 3)},
+			cell{text: fmt.Sprintf("%d/%d", s.Fresh, s.InService)}, cell{text: mean}, cell{text: imbalance},
 			cell{text: strconv.Itoa(s.Changes)}, cell{text: strconv.Itoa(least)}, cell{text: why})
 		return nil
 	})
@@ -134,7 +138,7 @@ func (p *Program) replayTable(ctx context.Context, r *simulate.Replay, series []
 	if err := p.writeTable(end); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Stdout, "\npasses: %d, of which %d write weights; function %s. %s\n",
+	_, err = fmt.Fprintf(p.Stdout, "\npasses: %d, with new weights in %d of them; function %s. %s\n",
 		len(passes.rows), written, r.Backend.Weighting.Function, wordsReplayed)
 	return err
 }

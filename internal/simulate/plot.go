@@ -29,16 +29,16 @@ func (o *Outcome) Plot(chosen string) (string, error) {
 	if equal := o.row(Equal); equal != nil && equal != row {
 		loads.Lines = append(loads.Lines, o.serverLines(equal, "#9c9c9c", 0.8)...)
 	}
-	loads.Lines = append(loads.Lines, o.serverLines(row, "#0072b2", 0.9)...)
+	loads.Lines = append(loads.Lines, o.serverLines(row, o.colour(chosen), 0.9)...)
 	spread := Panel{Title: "Most loaded server over the mean", XLabel: "time, hours", YLabel: "max/mean", YFrom: 1}
 	for i := range o.Rows {
 		r := &o.Rows[i]
-		l := Line{Name: r.Policy.Name, Width: 1.4, Colour: plotColours()[i%len(plotColours())], Dashed: i >= len(plotColours())}
+		l := Line{Name: r.Policy.Name, Width: 1.4, Colour: o.colour(r.Policy.Name), Dashed: i >= len(plotColours())}
 		switch r.Policy.Name {
 		case Equal:
-			l.Colour, l.Width = "#777777", 1.8
+			l.Width = 1.8
 		case Bound:
-			l.Colour, l.Dashed = "#222222", true
+			l.Dashed = true
 		case chosen:
 			l.Width = 2.6
 		}
@@ -48,6 +48,18 @@ func (o *Outcome) Plot(chosen string) (string, error) {
 	title := fmt.Sprintf("%d servers, %d connections of %v on average, %d balancers that see loads %v late", o.Model.Servers,
 		o.Model.Connections, short(o.Model.Lifetime.Mean), o.Model.Balancers, short(o.Model.Delay()))
 	return DrawSVG(title, []Panel{loads, spread}), nil
+}
+
+// colour is that of a policy in both panels.
+func (o *Outcome) colour(name string) string {
+	switch name {
+	case Equal:
+		return "#777777"
+	case Bound:
+		return "#222222"
+	}
+	i := slices.IndexFunc(o.Rows, func(r Row) bool { return r.Policy.Name == name })
+	return plotColours()[max(i, 0)%len(plotColours())]
 }
 
 func (o *Outcome) row(name string) *Row {
