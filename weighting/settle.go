@@ -89,7 +89,11 @@ func (p *pass) stale() *Decision {
 	if set.OnStale == StaleInitial && age >= set.StaleAfter {
 		return p.restore(p.words.s("no server has had data for ").seconds(age).s(": initial weights").end())
 	}
-	p.words.s("no server has had data for ").seconds(age).s(": weights stay as they are")
+	if age > 0 {
+		p.words.s("no server has had data for ").seconds(age).s(": weights stay as they are")
+	} else { // the first pass of all: "for 0 s" would be a guess
+		p.words.s("no server has data: weights stay as they are")
+	}
 	if set.OnStale == StaleInitial {
 		p.words.s("; after ").seconds(set.StaleAfter).s(" the initial weights are set")
 	}

@@ -99,7 +99,7 @@ func (s *survey) match(b *config.Backend, rows []balancer.LoadRow, servers []str
 	case float64(len(m.matched)) < b.Weighting.Quorum*float64(total):
 		s.add("series", b.Name, fail, found, doQuorum(b.Weighting.Quorum))
 	case len(m.unusable)+len(m.strangers)+len(m.without) > 0:
-		s.add("series", b.Name, warn, found, doPartly(b.Name))
+		s.add("series", b.Name, warn, found, doPartly(b.Name, m))
 	default:
 		s.add("series", b.Name, ok, found, "")
 	}

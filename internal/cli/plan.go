@@ -80,6 +80,12 @@ func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
 	case planErr != nil:
 		return failed(planErr, hintCheckLive)
 	}
+	for _, t := range tables {
+		if t.HoldCode == weighting.HoldStale || t.HoldCode == weighting.HoldQuorum {
+			p.hintf("haproxy-weighter loads %s tells of each series why it is not used", t.Backend)
+			break
+		}
+	}
 	return nil
 }
 
@@ -132,6 +138,9 @@ func (p *Program) writePlans(tables []*balancer.Table) error {
 				return err
 			}
 		}
+		if loop := wordsLoop(t); loop != "" {
+			fmt.Fprintln(p.Stdout, loop)
+		}
 		fmt.Fprintln(p.Stdout, printable(wordsVerdict(t)))
 	}
 	return nil
@@ -165,12 +174,14 @@ func stateCell(text, good string) cell {
 }
 
 // shortReasons names the steps that bent a weight, with their numbers. The
-// steps that every server goes through are in the other columns and in --json.
+// steps that every server goes through are in the other columns, under the
+// table and in --json.
 func shortReasons(reasons []weighting.Reason) string {
 	var short []string
 	for _, r := range reasons {
 		switch r.Step {
-		case weighting.StepLoad, weighting.StepRelative, weighting.StepFunction, weighting.StepShare, weighting.StepWeight:
+		case weighting.StepLoad, weighting.StepRelative, weighting.StepFunction, weighting.StepShare, weighting.StepWeight,
+			weighting.StepLifetime:
 			continue
 		}
 		text := r.Step

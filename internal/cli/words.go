@@ -55,19 +55,20 @@ goes to stderr. When it ends, the weights in force stay as they are.`
 	wordsCheck = `Check the configuration. All mistakes are told at once, each with its line.
 With --live also ask Graphite and every HAProxy, changing nothing: whether the
 sockets let weights be set, whether the balance algorithms take them, whether
-series and servers match, whether the SPOE agent's addresses are free. Exit code 1 when any check fails.`
+series and servers match, whether the SPOE agent's addresses are free. Exit
+code 1 when any check fails.`
 	wordsLoads = `Ask Graphite once and show for each series which server it is for, the value,
 its time and age, or why it is not usable. Needs no HAProxy, unless the target
-contains {server}. Exit code 1 when
-no series is usable.`
+contains {server}. Exit code 1 when no series is usable.`
 	wordsPlan = `Make one pass for a backend, or for all, and show the weights that it would set
-and why. Changes nothing. Exit code 1 when Graphite or HAProxy failed.`
+and why; --json has every step in words. Changes nothing. Exit code 1 when
+Graphite or HAProxy failed.`
 )
 
 // Hints.
 const (
-	hintFile           = "name one with -f FILE; README.md begins with a configuration of ten lines"
-	hintReference      = "every key with its range is in reference.toml"
+	hintFile           = "name one with -f FILE; README.md begins with a configuration of nine lines"
+	hintReference      = "every key with its range is in internal/config/reference.toml"
 	hintCheckLive      = "haproxy-weighter check --live tells which part is missing"
 	hintSilentGraphite = "the daemon leaves the weights as they are while Graphite does not answer"
 	hintServerTarget   = "the target contains {server}: HAProxy is asked for the names"
@@ -180,8 +181,16 @@ func doQuorum(quorum float64) string {
 	return fmt.Sprintf("with fewer than quorum = %g of the servers nothing is ever changed; find out why their series are missing", quorum)
 }
 
-func doPartly(backend string) string {
-	return "haproxy-weighter loads " + backend + " shows each of them; a server without data counts as average after a while"
+// doPartly is for series and servers of which some have no counterpart.
+func doPartly(backend string, m matches) string {
+	do := "haproxy-weighter loads " + backend + " shows each of them"
+	if len(m.unusable)+len(m.without) > 0 {
+		do += "; a server without data counts as average after a while"
+	}
+	if len(m.strangers) > 0 {
+		do += "; a series for no server is left out: if it should be a server's, see server_regexp and the names in haproxy.cfg"
+	}
+	return do
 }
 
 // bare is the cause of an error of HAProxy's socket, without the operation and
@@ -306,6 +315,26 @@ func wordsVerdict(t *balancer.Table) string {
 		line += fmt.Sprintf(" (load max/mean %.2f, %d of %d servers with fresh data)", t.Imbalance, t.Fresh, t.InService)
 	}
 	return line
+}
+
+// wordsLoop tells what made the loop as fast or slow as it is; empty when the
+// pass did not get so far.
+func wordsLoop(t *balancer.Table) string {
+	if t.Gain <= 0 {
+		return ""
+	}
+	lifetime := t.Lifetime.Round(time.Second).String()
+	switch {
+	case t.LifetimeFrom == "sessions":
+		lifetime += " (from the ages of open sessions)"
+	case t.LifetimeFrom == "little":
+		lifetime += " (from open sessions and arrivals)"
+	case t.Lifetime > 0:
+		lifetime += " (assumed while nothing is known)"
+	default:
+		lifetime = "not known yet"
+	}
+	return fmt.Sprintf("mean connection lifetime %s, delay %s, gain %.3g", lifetime, t.Delay.Round(time.Second), t.Gain)
 }
 
 // count is "1 server", "2 servers".
