@@ -92,7 +92,7 @@ func (p *pass) explainFunction(tell func(w *words, e *entry, s float64)) {
 }
 
 func (p *pass) explainFeedback(e *entry, s, before, now, log, steps float64) {
-	if e.role == measured {
+	if p.weighs(e.role) {
 		p.words.s("e = 1 - relative, within -1..1, = ").f(now).s("; log weight += ").f(FeedbackKi).s(" * ").f(steps).
 			s(" * e + ").f(FeedbackKp).s(" * (e - ").f(before).s("), less the mean of all, = ").f(log)
 	} else {

@@ -2,9 +2,11 @@ package weighting
 
 import "math"
 
-// feedback runs the function "feedback" over all entries: those without data
-// are frozen, but the mean that is taken off the log weights is everybody's,
-// so that a frozen server keeps its place among the others.
+// feedback runs the function "feedback" over all entries: those that keep
+// their share are frozen, but the mean that is taken off the log weights is
+// everybody's, so that a frozen server keeps its place among the others. One
+// that counts as average has no error, which also takes back what its last,
+// disbelieved report did: a zero raises a weight by a factor of e.
 func (p *pass) feedback() {
 	n := len(p.entries)
 	logs, previous, before := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -14,7 +16,7 @@ func (p *pass) feedback() {
 		e := &p.entries[i]
 		logs[i], previous[i], before[i] = e.mem.log, e.mem.prevError, e.mem.prevError
 		loads[i] = p.loads[i]
-		if e.role != measured {
+		if !p.weighs(e.role) {
 			loads[i] = math.NaN()
 		}
 	}

@@ -76,11 +76,28 @@ func TestFeedbackKeepsAFrozenServersPlace(t *testing.T) {
 	r := newRig(t, settings(Feedback), 80, 100, 100, 120)
 	share := r.passes(3).Servers[3].Share
 	r.server(3).Load = math.NaN()
-	d := r.passes(10) // held, then neutral
+	d := r.passes(5) // held
 	if got := d.Servers[3].Share; math.Abs(got/share-1) > 0.2 {
 		t.Errorf("share %v while frozen, was %v", got, share)
 	}
-	wantReason(t, d, 3, StepFunction, "frozen")
+	if reason := d.reason(3, StepFunction); reason != nil {
+		t.Errorf("a frozen server has no part in the function: %+v", reason)
+	}
+}
+
+func TestFeedbackTakesBackWhatAStuckZeroDid(t *testing.T) {
+	r := newRig(t, settings(Feedback), 100, 100, 100, 100)
+	fair := r.passes(3).Servers[3].Share
+	r.server(3).Load = 0
+	raised := r.pass().Servers[3].Share
+	if raised < 1.5*fair {
+		t.Fatalf("share %v after a zero, was %v: the scene is not as meant", raised, fair)
+	}
+	d := r.passes(10)
+	wantReason(t, d, 3, StepStuck, "not believed")
+	if got := d.Servers[3].Share; math.Abs(got/fair-1) > 0.15 {
+		t.Errorf("share %v while its zero is not believed, want about %v", got, fair)
+	}
 }
 
 func TestFeedbackGivesANewServerItsWeightAmongTheOthers(t *testing.T) {

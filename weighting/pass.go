@@ -40,8 +40,8 @@ func (e *entry) isCold() bool { return !math.IsInf(e.cold, 1) }
 // weighs tells whether the function decides the share. A neutral server is
 // left out of it: put in as one of average load it would come out wherever the
 // function puts the average, and with water-fill a long lifetime makes that
-// nothing at all as soon as somebody is below it. feedback knows how to freeze
-// a server, so there it stays in.
+// nothing at all as soon as somebody is below it. feedback changes weights
+// instead of making them anew, so there it stays in.
 func (p *pass) weighs(r role) bool {
 	return r == measured || r == neutral && p.c.settings.Function == Feedback
 }
