@@ -67,7 +67,7 @@ func (p *plane) publish(r *record) {
 	t.Function, t.Fresh, t.InService = d.Function, d.Fresh, d.InService
 	t.Mean, t.Imbalance = d.Mean, d.MaxOverMean
 	t.Lifetime, t.LifetimeFrom = d.Lifetime, p.lifetime.from
-	t.Delay, t.Gain = d.Delay, d.Gain
+	t.Delay, t.Gain, t.LoopGain = d.Delay, d.Gain, d.LoopGain()
 	t.Changes = r.written
 	decided := make(map[string]*weighting.ServerDecision, len(d.Servers))
 	for i := range d.Servers {

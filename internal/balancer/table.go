@@ -34,6 +34,7 @@ type Table struct {
 	LifetimeFrom string        // estimator: "sessions", "little" or ""
 	Delay        time.Duration // d
 	Gain         float64       // k
+	LoopGain     float64       // k*d/tauhat, see weighting.Decision.LoopGain; 0 unknown
 	Changes      int           // weights written by this pass
 	LastChange   time.Time     // when weights were last written; zero = not by this process
 }

@@ -53,6 +53,7 @@ type planJSON struct {
 	LifetimeFrom    string             `json:"lifetime_from"`
 	DelaySeconds    float64            `json:"delay_seconds"`
 	Gain            float64            `json:"gain"`
+	LoopGain        float64            `json:"loop_gain"`
 	Servers         []balancer.Row     `json:"servers"`
 }
 
@@ -116,7 +117,7 @@ func planEnvelopes(tables []*balancer.Table) []planJSON {
 			Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault, Function: t.Function,
 			Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
 			LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
-			DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, Servers: emptyNotNull(t.Rows),
+			DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, LoopGain: t.LoopGain, Servers: emptyNotNull(t.Rows),
 		}
 		if t.Fresh > 0 {
 			age := t.Age.Seconds()

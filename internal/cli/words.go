@@ -334,7 +334,11 @@ func wordsLoop(t *balancer.Table) string {
 	default:
 		lifetime = "not known yet"
 	}
-	return fmt.Sprintf("mean connection lifetime %s, delay %s, gain %.3g", lifetime, t.Delay.Round(time.Second), t.Gain)
+	text := fmt.Sprintf("mean connection lifetime %s, delay %s, gain %.3g", lifetime, t.Delay.Round(time.Second), t.Gain)
+	if t.LoopGain > 0 {
+		text += fmt.Sprintf(", gain * delay / lifetime %.2g", t.LoopGain)
+	}
+	return text
 }
 
 // count is "1 server", "2 servers".
