@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
@@ -81,6 +82,8 @@ func (n *news) foreignWrites(log *slog.Logger, foreign map[string]foreignWrite, 
 
 // tell reports what this pass found about single servers, and why it holds.
 func (p *plane) tell(state *haproxy.State, in weighting.Input, picture *picture, d *weighting.Decision) {
+	p.log.Debug("pass", "verdict", string(d.Verdict), "why", d.Why, "fresh", d.Fresh, "in_service", d.InService,
+		"lifetime", d.Lifetime.Round(time.Second).String(), "delay", d.Delay.Round(time.Second).String(), "gain", d.Gain)
 	zero := make(map[string]bool)
 	for i := range state.Servers {
 		if state.Servers[i].Weight == 0 {
