@@ -75,20 +75,6 @@ func spread(loads []float64) (mean, maxMean, cv float64) {
 	return mean, slices.Max(loads) / mean, math.Sqrt(variance) / mean
 }
 
-// offered is what the clients of a plan send in each second.
-func offered(plan []ingest.Arrival, seconds int) []float64 {
-	const parts = 4
-	times := make([]time.Duration, seconds*parts)
-	for i := range times {
-		times[i] = time.Duration(2*i+1) * time.Second / (2 * parts)
-	}
-	sums := make([]float64, seconds)
-	for i, rate := range ingest.Offered(plan, times) {
-		sums[i/parts] += rate / parts
-	}
-	return sums
-}
-
 // leastLoaded computes the floor: the loads if each client of a plan joined
 // the least loaded server, known exactly and at once.
 func leastLoaded(plan []ingest.Arrival, servers, seconds int) [][]float64 {

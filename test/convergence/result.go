@@ -79,7 +79,7 @@ func newResult(o options) *result {
 // add takes in what one policy came to with one seed.
 func (r *result) add(seed, policy int, plan []ingest.Arrival, p *played) measured {
 	seconds := r.WarmUpSeconds + r.MeasuredSeconds
-	run := runResult{Seed: r.Seeds[seed], Clients: &p.clients, Loads: p.loads, Offered: offered(plan, seconds), played: true}
+	run := runResult{Seed: r.Seeds[seed], Clients: &p.clients, Loads: p.loads, Offered: ingest.OfferedEachSecond(plan, seconds), played: true}
 	run.measured = measure(run.Loads, r.WarmUpSeconds, run.Offered)
 	if r.Policies[policy].Function != "" {
 		run.Loop = &p.loop

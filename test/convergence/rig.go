@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
@@ -60,29 +59,8 @@ func (t *trial) close() {
 	}
 }
 
-// haproxyConfig is plain TCP balancing, as one would write it by hand.
 func (t *trial) haproxyConfig() string {
-	var out strings.Builder
-	fmt.Fprintf(&out, `global
-  maxconn %d
-
-defaults
-  mode tcp
-  timeout connect 2s
-  timeout client 1m
-  timeout server 1m
-
-frontend clients
-  bind %s
-  default_backend %s
-
-backend %s
-  balance %s
-`, 2*t.options.open(), t.frontend, backend, backend, t.policy.balance)
-	for _, s := range t.servers {
-		fmt.Fprintf(&out, "  server %s %s weight %d\n", s.Name(), s.Address(), startWeight)
-	}
-	return out.String()
+	return ingest.HAProxyConfig(t.frontend, backend, t.policy.balance, 2*t.options.open(), startWeight, t.servers)
 }
 
 // prefix is where the metrics of this trial begin: each trial has its own, so

@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		Rates: ingest.HeavyTailed(), Duration: time.Duration(seconds) * time.Second,
 	}
 	plan := load.Plan()
-	run := &run{rig: r, display: display, plan: plan, seconds: seconds, from: o.measuredFrom(), offered: offered(plan, seconds)}
+	run := &run{rig: r, display: display, plan: plan, seconds: seconds, from: o.measuredFrom(), offered: ingest.OfferedEachSecond(plan, seconds)}
 	run.frame = run.firstFrame()
 	result = &Result{
 		Seed: o.Seed, Servers: o.Servers, OpenClients: load.Open, Clients: len(plan),

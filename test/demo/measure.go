@@ -83,20 +83,6 @@ func measure(name string, samples [][]float64, from int, offered []float64) Meas
 	return m
 }
 
-// offered returns what the clients of a plan send in each second of a phase.
-func offered(plan []ingest.Arrival, seconds int) []float64 {
-	const parts = 4
-	times := make([]time.Duration, seconds*parts)
-	for i := range times {
-		times[i] = time.Duration(2*i+1) * time.Second / (2 * parts)
-	}
-	sums := make([]float64, seconds)
-	for i, rate := range ingest.Offered(plan, times) {
-		sums[i/parts] += rate / parts
-	}
-	return sums
-}
-
 // floor measures what the clients of a plan would come to if each joined the
 // least loaded server, over the same seconds.
 func floor(plan []ingest.Arrival, servers, seconds, from int) Measured {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -121,29 +120,8 @@ func (r *rig) startHAProxy(ctx context.Context, program string) error {
 	return nil
 }
 
-// haproxyConfig is plain TCP balancing, as one would write it by hand.
 func (r *rig) haproxyConfig() string {
-	var out strings.Builder
-	fmt.Fprintf(&out, `global
-  maxconn %d
-
-defaults
-  mode tcp
-  timeout connect 2s
-  timeout client 1m
-  timeout server 1m
-
-frontend clients
-  bind %s
-  default_backend %s
-
-backend %s
-  balance roundrobin
-`, 8*clientsPerServer*len(r.servers), r.frontend, backend, backend)
-	for _, s := range r.servers {
-		fmt.Fprintf(&out, "  server %s %s weight %d\n", s.Name(), s.Address(), startWeight)
-	}
-	return out.String()
+	return ingest.HAProxyConfig(r.frontend, backend, "roundrobin", 8*clientsPerServer*len(r.servers), startWeight, r.servers)
 }
 
 // startGraphite starts the store in memory, unless there is a real one, and

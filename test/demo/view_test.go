@@ -183,7 +183,7 @@ func TestMeasureLeavesOutTheStartAndDisturbedSeconds(t *testing.T) {
 func TestOfferedAveragesEachSecond(t *testing.T) {
 	s := time.Second
 	plan := []ingest.Arrival{{Rate: 8, Lifetime: 2 * s}, {At: s / 2, Rate: 4, Lifetime: s}, {At: 3 * s / 2, Rate: 100, Lifetime: time.Hour}}
-	if diff := cmp.Diff([]float64{10, 60, 100}, offered(plan, 3)); diff != "" {
+	if diff := cmp.Diff([]float64{10, 60, 100}, ingest.OfferedEachSecond(plan, 3)); diff != "" {
 		t.Error(diff)
 	}
 }

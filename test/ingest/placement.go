@@ -61,3 +61,18 @@ func LeastLoaded(plan []Arrival, servers int, times []time.Duration) [][]float64
 	}
 	return loads
 }
+
+// OfferedEachSecond returns what the clients of a plan send together in each
+// of its first seconds.
+func OfferedEachSecond(plan []Arrival, seconds int) []float64 {
+	const parts = 4
+	times := make([]time.Duration, seconds*parts)
+	for i := range times {
+		times[i] = time.Duration(2*i+1) * time.Second / (2 * parts)
+	}
+	sums := make([]float64, seconds)
+	for i, rate := range Offered(plan, times) {
+		sums[i/parts] += rate / parts
+	}
+	return sums
+}
