@@ -8,7 +8,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS     := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 
-# Packages whose tests run at once, and the time that one may take. The tests
+# Nothing comes from the test cache (-count=1): it does not know of the programs
+# that tests build and run. Packages whose tests run at once, and the time that one may take. The tests
 # start real HAProxies and Graphites: more at once only makes them slower.
 TEST_P       ?= 2
 TEST_TIMEOUT ?= 15m
@@ -38,7 +39,7 @@ test:
 	@test/deps/install haproxy graphite compiler
 	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
 	@$(MAKE) --no-print-directory lint
-	CGO_ENABLED=1 $(GO) test -race -p $(TEST_P) -timeout $(TEST_TIMEOUT) ./...
+	CGO_ENABLED=1 $(GO) test -race -count=1 -p $(TEST_P) -timeout $(TEST_TIMEOUT) ./...
 
 lint:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then \
