@@ -120,6 +120,7 @@ func (p *plane) blank(state *haproxy.State) *Table {
 		Backend: p.backend.Name, Socket: p.socket, Time: p.now(),
 		Worker: state.Info.Worker, Algorithm: state.Algorithm, Mode: string(p.backend.Mode),
 		Rows: make([]Row, len(state.Servers)), LastChange: p.memory.lastChange, Function: p.function,
+		MaxAge: p.backend.MaxAge, Quorum: p.backend.Weighting.Quorum, Better: p.backend.Weighting.Better,
 	}
 	if t.Mode == "" {
 		t.Mode = string(config.Live)
@@ -187,7 +188,10 @@ const unreadCode = "haproxy"
 // publishUnread makes the table of a pass that could not read HAProxy: the
 // servers as they were last known, with the newest loads.
 func (p *plane) publishUnread(picture *picture, err error) {
-	t := &Table{Backend: p.backend.Name, Socket: p.socket, Mode: string(p.backend.Mode), Function: p.function}
+	t := &Table{
+		Backend: p.backend.Name, Socket: p.socket, Mode: string(p.backend.Mode), Function: p.function,
+		MaxAge: p.backend.MaxAge, Quorum: p.backend.Weighting.Quorum, Better: p.backend.Weighting.Better,
+	}
 	if old := p.table.Load(); old != nil {
 		*t = *old
 	}

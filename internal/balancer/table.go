@@ -36,7 +36,10 @@ type Table struct {
 	Gain         float64       // k
 	LoopGain     float64       // k*d/tauhat, see weighting.Decision.LoopGain; 0 unknown
 	Changes      int           // weights written by this pass
-	LastChange   time.Time     // when weights were last written; zero = not by this process
+	MaxAge       time.Duration // of the configuration: a load older than this does not count
+	Quorum       float64       // of the configuration
+	Better       weighting.Better
+	LastChange   time.Time // when weights were last written; zero = not by this process
 }
 
 // Row is one server of a Table. Its JSON form is documented and stable.

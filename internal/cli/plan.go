@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
@@ -29,32 +29,6 @@ func newPlan(p *Program) *cobra.Command {
 	}
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-// planJSON is what --json prints for one backend on one socket. Its fields
-// are documented in docs/json.md and stable.
-type planJSON struct {
-	Backend         string             `json:"backend"`
-	Socket          string             `json:"socket"`
-	Time            time.Time          `json:"time"`
-	Algorithm       string             `json:"algorithm"`
-	Mode            string             `json:"mode"`
-	Verdict         weighting.Verdict  `json:"verdict"`
-	Why             string             `json:"why"`
-	HoldCode        string             `json:"hold_code"`
-	Fault           string             `json:"fault"`
-	Function        weighting.Function `json:"function"`
-	Fresh           int                `json:"fresh"`
-	InService       int                `json:"in_service"`
-	Mean            float64            `json:"mean"`
-	Imbalance       float64            `json:"imbalance"`
-	AgeSeconds      *float64           `json:"age_seconds"`
-	LifetimeSeconds float64            `json:"lifetime_seconds"`
-	LifetimeFrom    string             `json:"lifetime_from"`
-	DelaySeconds    float64            `json:"delay_seconds"`
-	Gain            float64            `json:"gain"`
-	LoopGain        float64            `json:"loop_gain"`
-	Servers         []balancer.Row     `json:"servers"`
 }
 
 func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
@@ -109,21 +83,10 @@ func (p *Program) planTables(ctx context.Context, c *config.Config) ([]*balancer
 	return all, errors.Join(errs...)
 }
 
-func planEnvelopes(tables []*balancer.Table) []planJSON {
-	out := make([]planJSON, 0, len(tables))
-	for _, t := range tables {
-		e := planJSON{
-			Backend: t.Backend, Socket: t.Socket, Time: t.Time.UTC(), Algorithm: t.Algorithm, Mode: t.Mode,
-			Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault, Function: t.Function,
-			Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
-			LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
-			DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, LoopGain: t.LoopGain, Servers: emptyNotNull(t.Rows),
-		}
-		if t.Fresh > 0 {
-			age := t.Age.Seconds()
-			e.AgeSeconds = &age
-		}
-		out = append(out, e)
+func planEnvelopes(tables []*balancer.Table) []api.Table {
+	out := make([]api.Table, len(tables))
+	for i, t := range tables {
+		out[i] = api.TableOf(t)
 	}
 	return out
 }

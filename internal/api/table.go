@@ -1,0 +1,74 @@
+// Package api has the JSON types that the daemon's listeners send and the
+// commands print. Their fields are documented in docs/json.md and stable:
+// they keep their names and meanings, and new ones may come beside them.
+package api
+
+import (
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+// Table is one backend on one HAProxy, as its last pass left it.
+type Table struct {
+	Backend         string             `json:"backend"`
+	Socket          string             `json:"socket"`
+	Time            time.Time          `json:"time"` // UTC
+	Algorithm       string             `json:"algorithm"`
+	Mode            string             `json:"mode"`
+	Verdict         weighting.Verdict  `json:"verdict"`
+	Why             string             `json:"why"`
+	HoldCode        string             `json:"hold_code"`
+	Fault           string             `json:"fault"`
+	Function        weighting.Function `json:"function"`
+	Fresh           int                `json:"fresh"`
+	InService       int                `json:"in_service"`
+	Mean            float64            `json:"mean"`
+	Imbalance       float64            `json:"imbalance"`
+	AgeSeconds      *float64           `json:"age_seconds"`
+	LifetimeSeconds float64            `json:"lifetime_seconds"`
+	LifetimeFrom    string             `json:"lifetime_from"`
+	DelaySeconds    float64            `json:"delay_seconds"`
+	Gain            float64            `json:"gain"`
+	LoopGain        float64            `json:"loop_gain"`
+	MaxAgeSeconds   float64            `json:"max_age_seconds"` // a load older than this does not count
+	Quorum          float64            `json:"quorum"`
+	Better          weighting.Better   `json:"better"`
+	Servers         []Server           `json:"servers"`
+}
+
+// Tables is the answer of /api/v1/table.
+type Tables struct {
+	Tables []Table `json:"tables"` // by backend in the file's order, then by socket; never null
+}
+
+// Server is one row of a Table.
+type Server struct {
+	balancer.Row
+	InRotation bool `json:"in_rotation"` // HAProxy gives it new connections by its weight
+	Measured   bool `json:"measured"`    // it had a load that was believed
+}
+
+// TableOf gives the JSON form of t. What the rows point to is shared with t,
+// which is immutable.
+func TableOf(t *balancer.Table) Table {
+	e := Table{
+		Backend: t.Backend, Socket: t.Socket, Time: t.Time.UTC(), Algorithm: t.Algorithm, Mode: t.Mode,
+		Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault, Function: t.Function,
+		Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
+		LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
+		DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, LoopGain: t.LoopGain,
+		MaxAgeSeconds: t.MaxAge.Seconds(), Quorum: t.Quorum, Better: t.Better,
+		Servers: make([]Server, len(t.Rows)),
+	}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		e.Servers[i] = Server{Row: *r, InRotation: r.InRotation(), Measured: r.Measured()}
+	}
+	if t.Fresh > 0 {
+		age := t.Age.Seconds()
+		e.AgeSeconds = &age
+	}
+	return e
+}
