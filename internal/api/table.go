@@ -12,30 +12,34 @@ import (
 
 // Table is one backend on one HAProxy, as its last pass left it.
 type Table struct {
-	Backend         string             `json:"backend"`
-	Socket          string             `json:"socket"`
-	Time            time.Time          `json:"time"` // UTC
-	Algorithm       string             `json:"algorithm"`
-	Mode            string             `json:"mode"`
-	Verdict         weighting.Verdict  `json:"verdict"`
-	Why             string             `json:"why"`
-	HoldCode        string             `json:"hold_code"`
-	Fault           string             `json:"fault"`
-	Function        weighting.Function `json:"function"`
-	Fresh           int                `json:"fresh"`
-	InService       int                `json:"in_service"`
-	Mean            float64            `json:"mean"`
-	Imbalance       float64            `json:"imbalance"`
-	AgeSeconds      *float64           `json:"age_seconds"`
-	LifetimeSeconds float64            `json:"lifetime_seconds"`
-	LifetimeFrom    string             `json:"lifetime_from"`
-	DelaySeconds    float64            `json:"delay_seconds"`
-	Gain            float64            `json:"gain"`
-	LoopGain        float64            `json:"loop_gain"`
-	MaxAgeSeconds   float64            `json:"max_age_seconds"` // a load older than this does not count
-	Quorum          float64            `json:"quorum"`
-	Better          weighting.Better   `json:"better"`
-	Servers         []Server           `json:"servers"`
+	Backend         string              `json:"backend"`
+	Socket          string              `json:"socket"`
+	Time            time.Time           `json:"time"` // UTC
+	Algorithm       string              `json:"algorithm"`
+	Mode            string              `json:"mode"`
+	Verdict         weighting.Verdict   `json:"verdict"`
+	Why             string              `json:"why"`
+	HoldCode        string              `json:"hold_code"`
+	Fault           string              `json:"fault"`
+	Function        weighting.Function  `json:"function"`
+	Fresh           int                 `json:"fresh"`
+	InService       int                 `json:"in_service"`
+	Mean            float64             `json:"mean"`
+	Imbalance       float64             `json:"imbalance"`
+	AgeSeconds      *float64            `json:"age_seconds"`
+	LifetimeSeconds float64             `json:"lifetime_seconds"`
+	LifetimeFrom    string              `json:"lifetime_from"`
+	DelaySeconds    float64             `json:"delay_seconds"`
+	Gain            float64             `json:"gain"`
+	LoopGain        float64             `json:"loop_gain"`
+	MaxAgeSeconds   float64             `json:"max_age_seconds"` // a load older than this does not count
+	Quorum          float64             `json:"quorum"`
+	Better          weighting.Better    `json:"better"`
+	Changes         int                 `json:"changes"`
+	LastChange      *time.Time          `json:"last_change"` // UTC; null: not by this process
+	Freeze          *balancer.Freeze    `json:"freeze"`
+	ModeOrder       *balancer.ModeOrder `json:"mode_order"`
+	Servers         []Server            `json:"servers"`
 }
 
 // Tables is the answer of /api/v1/table.
@@ -60,11 +64,16 @@ func TableOf(t *balancer.Table) Table {
 		LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
 		DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, LoopGain: t.LoopGain,
 		MaxAgeSeconds: t.MaxAge.Seconds(), Quorum: t.Quorum, Better: t.Better,
+		Changes: t.Changes, Freeze: t.Control.Freeze, ModeOrder: t.Control.Mode,
 		Servers: make([]Server, len(t.Rows)),
 	}
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		e.Servers[i] = Server{Row: *r, InRotation: r.InRotation(), Measured: r.Measured()}
+	}
+	if !t.LastChange.IsZero() {
+		at := t.LastChange.UTC()
+		e.LastChange = &at
 	}
 	if t.Fresh > 0 {
 		age := t.Age.Seconds()

@@ -16,9 +16,13 @@ import (
 // changesOf lists the weights to write: those that the decision wants changed
 // and that are ours to change. Whatever a decision says, a server out of
 // rotation is not touched, a weight of 0 is not raised, and 0 is not written.
-func changesOf(d *weighting.Decision, state *haproxy.State) []haproxy.Change {
-	if d.Verdict != weighting.Write {
+// Pins are written whatever the verdict is.
+func changesOf(d *weighting.Decision, c Control, state *haproxy.State) []haproxy.Change {
+	if c.Freeze != nil {
 		return nil
+	}
+	if d.Verdict != weighting.Write {
+		return differing(pinsOf(c), state)
 	}
 	want := make(map[string]int, len(d.Servers))
 	for i := range d.Servers {
@@ -127,6 +131,7 @@ func (p *plane) send(ctx context.Context, state *haproxy.State, changes []haprox
 	outcome, err := p.data.SetWeights(ctxWrite, p.backend.Name, changes, per)
 	cancel()
 	if ctx.Err() != nil {
+		p.doubt(changes) // who goes on after a reload of our configuration must know
 		return state, 0, ctx.Err()
 	}
 	if err == nil && (outcome == nil || outcome.After == nil) {
@@ -158,10 +163,7 @@ var writeWords = wording{
 
 // afterLoss finds out what is in force after a write that got no whole answer.
 func (p *plane) afterLoss(ctx context.Context, state *haproxy.State, changes []haproxy.Change, written int, lost error) (*haproxy.State, int, error) {
-	p.memory.unsure = make(map[string]int, len(changes))
-	for _, c := range changes {
-		p.memory.unsure[c.Server] = c.Weight
-	}
+	p.doubt(changes)
 	p.faults.begin("write", lost.Error(), writeWords)
 	ctxRead, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -170,6 +172,14 @@ func (p *plane) afterLoss(ctx context.Context, state *haproxy.State, changes []h
 		return state, written, lost // the last state that is known to be true
 	}
 	return after, len(changes) - len(missing(changes, after)), lost
+}
+
+// doubt notes weights that may or may not have come into force.
+func (p *plane) doubt(changes []haproxy.Change) {
+	p.memory.unsure = make(map[string]int, len(changes))
+	for _, c := range changes {
+		p.memory.unsure[c.Server] = c.Weight
+	}
 }
 
 // missing lists the changes that are not in force.

@@ -50,6 +50,8 @@ type Options struct {
 	Backend  config.Backend
 	Renderer Renderer
 	Planes   []Plane
+	Controls *Controls        // operators' orders; nil means none
+	Observer Observer         // nil means nobody
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
 	Jitter   func() float64   // uniform in [0,1); nil means math/rand
@@ -87,10 +89,13 @@ func New(o Options) *Balancer {
 		o.Backend.Interval = weighting.DefaultSettings().Interval
 	}
 	o.Backend.Weighting.Interval, o.Backend.Weighting.Window = o.Backend.Interval, o.Backend.Window
+	if o.Observer != nil {
+		o.Renderer = observedRenderer{Renderer: o.Renderer, backend: o.Backend.Name, observer: o.Observer}
+	}
 	b := &Balancer{options: o, wake: make(chan struct{}, 1)}
 	b.log = o.Logger.With("backend", o.Backend.Name)
-	b.faults = newFaults(b.log, o.Now)
-	b.planes = b.newPlanes(o.Backend.Mode != config.Observe)
+	b.faults = newFaults(b.log, o.Now).at(o.Backend.Name, "")
+	b.planes = b.newPlanes(true)
 	for i, p := range b.planes {
 		p.maps = newMapKeeper(o.Planes[i].Maps, &b.options, p.log)
 		p.changed = b.changed
@@ -109,10 +114,10 @@ func (b *Balancer) changed() {
 	}
 }
 
-func (b *Balancer) newPlanes(write bool) []*plane {
+func (b *Balancer) newPlanes(allowed bool) []*plane {
 	planes := make([]*plane, len(b.options.Planes))
 	for i, p := range b.options.Planes {
-		planes[i] = newPlane(p, &b.options, b.log, write)
+		planes[i] = newPlane(p, &b.options, b.log, allowed)
 		planes[i].wake = b.wakeUp
 	}
 	return planes
@@ -315,6 +320,24 @@ func (b *Balancer) Tables() []*Table {
 	}
 	return tables
 }
+
+// Config returns the backend's configuration; it must not be changed.
+func (b *Balancer) Config() *config.Backend { return &b.options.Backend }
+
+// Faults returns what is wrong now with this backend, as the log has told it.
+func (b *Balancer) Faults() []Fault {
+	all := slices.Clone(b.faults.list())
+	for _, p := range b.planes {
+		all = append(all, p.faults.list()...)
+		if p.maps != nil {
+			all = append(all, p.maps.faults.list()...)
+		}
+	}
+	return all
+}
+
+// Wake asks for a pass at once; it never blocks.
+func (b *Balancer) Wake() { b.wakeUp() }
 
 // workerSeen tells the planes of a socket which worker answers there now. It
 // never blocks.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,13 +17,27 @@ type wording struct {
 	do        string // what to do about it
 }
 
+// Fault is something that is wrong now, as the log has told it.
+type Fault struct {
+	Backend   string    `json:"backend"` // empty: of a socket as a whole
+	Socket    string    `json:"socket"`  // empty: of no socket in particular
+	What      string    `json:"what"`
+	Cause     string    `json:"cause"`
+	Meanwhile string    `json:"meanwhile"` // what the weights do as long as it lasts
+	Do        string    `json:"do"`
+	Since     time.Time `json:"since"` // UTC
+}
+
 // faults logs each fault once when it begins and once when it ends, however
 // many passes it lasts and however its cause is worded in between. It is not
-// safe for concurrent use: each goroutine that has faults has its own.
+// safe for concurrent use: each goroutine that has faults has its own. Only
+// list is for everyone.
 type faults struct {
-	log  *slog.Logger
-	now  func() time.Time
-	open map[string]*fault
+	log             *slog.Logger
+	now             func() time.Time
+	backend, socket string // where they are
+	open            map[string]*fault
+	shown           atomic.Pointer[[]Fault] // what is open, sorted by key
 }
 
 type fault struct {
@@ -35,13 +50,51 @@ func newFaults(log *slog.Logger, now func() time.Time) *faults {
 	return &faults{log: log, now: now, open: make(map[string]*fault)}
 }
 
+// at says where the faults are.
+func (f *faults) at(backend, socket string) *faults {
+	f.backend, f.socket = backend, socket
+	return f
+}
+
+// list returns what is wrong now. It is safe for concurrent use.
+func (f *faults) list() []Fault {
+	if shown := f.shown.Load(); shown != nil {
+		return *shown
+	}
+	return nil
+}
+
+// show brings list up to date.
+func (f *faults) show() {
+	shown := make([]Fault, 0, len(f.open))
+	for _, key := range slices.Sorted(maps.Keys(f.open)) {
+		o := f.open[key]
+		shown = append(shown, Fault{
+			Backend: f.backend, Socket: f.socket, What: o.words.what, Cause: o.cause,
+			Meanwhile: o.words.meanwhile, Do: o.words.do, Since: o.since.UTC(),
+		})
+	}
+	f.shown.Store(&shown)
+}
+
+// inherit takes over what another one has told and not ended: it is told
+// again only when it is over.
+func (f *faults) inherit(old *faults) {
+	f.open = old.open
+	f.show()
+}
+
 // begin opens the fault key, or notes the newest cause of one that is open.
 func (f *faults) begin(key, cause string, w wording) {
 	if old, ok := f.open[key]; ok {
-		old.cause = cause
+		if old.cause != cause {
+			old.cause = cause
+			f.show()
+		}
 		return
 	}
 	f.open[key] = &fault{words: w, cause: cause, since: f.now()}
+	f.show()
 	f.log.Warn(w.what, "cause", cause, "meanwhile", w.meanwhile, "do", w.do)
 }
 
@@ -52,6 +105,7 @@ func (f *faults) end(key string) {
 		return
 	}
 	delete(f.open, key)
+	f.show()
 	f.log.Info(old.words.over, "after", f.now().Sub(old.since).Round(time.Millisecond).String())
 }
 

@@ -21,34 +21,46 @@ type Fleet struct {
 	watchers  []*watcher
 }
 
+// FleetOptions are what balancers need besides the configuration.
+type FleetOptions struct {
+	Logger   *slog.Logger // nil means slog.Default()
+	Controls *Controls    // operators' orders; nil means none
+	Observer Observer     // nil means nobody
+}
+
 // NewFleet wires a checked configuration; it does no I/O.
-func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
+func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
 	renderer, err := graphite.NewClient(c.Graphite)
 	if err != nil {
 		return nil, fmt.Errorf("graphite: %w", err)
 	}
 	planes := make([]Plane, len(c.HAProxy.Sockets))
 	for i, address := range c.HAProxy.Sockets {
-		client := haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout})
+		client := haproxy.NewClient(address, clientOptions(c, address, o.Observer, 0))
 		planes[i] = Plane{
 			Socket: address.String(), DataPlane: newSharedAges(client, c.Backends),
 			// A client of its own: weights never wait for a map.
-			Maps: haproxy.NewClient(address, haproxy.Options{Timeout: c.HAProxy.Timeout, MaxConnections: 1}),
+			Maps: haproxy.NewClient(address, clientOptions(c, address, o.Observer, 1)),
 		}
 	}
 	f, t := &Fleet{}, &twins{}
 	for _, b := range c.Backends {
 		f.balancers = append(f.balancers, New(Options{
 			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
+			Controls: o.Controls, Observer: o.Observer,
 		}))
 	}
 	for i := range planes {
 		socket := planes[i].Socket
 		log := logger.With("socket", socket)
 		// A client of its own: it has a slot free however busy the others are.
-		client := haproxy.NewClient(c.HAProxy.Sockets[i], haproxy.Options{Timeout: c.HAProxy.Timeout})
+		client := haproxy.NewClient(c.HAProxy.Sockets[i], clientOptions(c, c.HAProxy.Sockets[i], o.Observer, 0))
 		f.watchers = append(f.watchers, &watcher{
-			info: client.Info, every: c.HAProxy.Watch, log: log, faults: newFaults(log, time.Now),
+			info: client.Info, every: c.HAProxy.Watch, log: log, faults: newFaults(log, time.Now).at("", socket),
 			twin: func(i haproxy.Info) string { return t.note(socket, i) },
 			seen: func(w haproxy.Worker) {
 				for _, b := range f.balancers {
@@ -58,6 +70,17 @@ func NewFleet(c *config.Config, logger *slog.Logger) (*Fleet, error) {
 		})
 	}
 	return f, nil
+}
+
+// clientOptions are those of one client of a socket; connections 0 means the
+// default.
+func clientOptions(c *config.Config, a haproxy.Address, observer Observer, connections int) haproxy.Options {
+	o := haproxy.Options{Timeout: c.HAProxy.Timeout, MaxConnections: connections}
+	if observer != nil {
+		socket := a.String()
+		o.Observe = func(command string, err error, took time.Duration) { observer.Asked(socket, command, err, took) }
+	}
+	return o
 }
 
 // planesOf picks the planes that a backend's file entry allows.
@@ -76,6 +99,37 @@ func planesOf(b *config.Backend, all []Plane) []Plane {
 
 // Balancers returns the balancers in the order of the file.
 func (f *Fleet) Balancers() []*Balancer { return f.balancers }
+
+// Balancer returns the balancer of a backend; nil when there is none.
+func (f *Fleet) Balancer(backend string) *Balancer {
+	for _, b := range f.balancers {
+		if b.options.Backend.Name == backend {
+			return b
+		}
+	}
+	return nil
+}
+
+// Faults returns what is wrong now, as the log has told it.
+func (f *Fleet) Faults() []Fault {
+	var all []Fault
+	for _, w := range f.watchers {
+		all = append(all, w.faults.list()...)
+	}
+	for _, b := range f.balancers {
+		all = append(all, b.Faults()...)
+	}
+	return all
+}
+
+// Tables returns the newest tables of all backends, in the order of the file.
+func (f *Fleet) Tables() []*Table {
+	var all []*Table
+	for _, b := range f.balancers {
+		all = append(all, b.Tables()...)
+	}
+	return all
+}
 
 // Run balances and watches until ctx ends, then returns nil once every
 // goroutine has ended.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
@@ -33,6 +34,7 @@ type mapKeeper struct {
 	log     *slog.Logger
 	now     func() time.Time
 	faults  *faults
+	handed  atomic.Bool // a keeper of the next configuration goes on with the maps
 }
 
 // keptMap is one map file as the worker that answered last has it.
@@ -65,7 +67,7 @@ func newMapKeeper(data MapPlane, o *Options, log *slog.Logger) *mapKeeper {
 	}
 	k := &mapKeeper{
 		backend: &o.Backend, data: data, tables: make(chan *Table, 1),
-		log: log, now: o.Now, faults: newFaults(log, o.Now),
+		log: log, now: o.Now, faults: newFaults(log, o.Now).at(o.Backend.Name, ""),
 	}
 	if m.Load != "" {
 		k.files = append(k.files, &keptMap{path: m.Load, values: k.loads, fades: true})
@@ -286,7 +288,7 @@ func (k *mapKeeper) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mapEndLimit)
 	defer cancel()
 	for _, f := range k.files {
-		if !f.fades || len(f.have) == 0 {
+		if !f.fades || len(f.have) == 0 || k.handed.Load() {
 			continue
 		}
 		if err := k.update(ctx, f, nil); err != nil {

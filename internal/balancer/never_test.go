@@ -257,7 +257,7 @@ func TestNeverSetsZero(t *testing.T) {
 	}}
 	p := fourServers()
 	want := []haproxy.Change{{Server: "s4", Weight: 1}}
-	if diff := cmp.Diff(want, changesOf(decision, p.snapshot())); diff != "" {
+	if diff := cmp.Diff(want, changesOf(decision, Control{}, p.snapshot())); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }

@@ -41,6 +41,8 @@ type news struct {
 	zero     roll           // servers at weight 0
 	nobodys  roll           // series that are for no server
 	foreign  roll           // servers that somebody else writes
+	pinned   roll           // servers with a pin
+	idlePins roll           // servers with a pin that has no effect
 	patience map[string]int // passes until a foreign writer counts as gone
 }
 
@@ -97,6 +99,8 @@ func (p *plane) tell(state *haproxy.State, in weighting.Input, picture *picture,
 	if len(ended) > 0 {
 		p.log.Info("servers are no longer at weight 0", "servers", cut(ended))
 	}
+	p.tellOrders(state)
+	p.tellFrozen(d)
 	if picture.err == nil {
 		p.tellMissing(in)
 		p.tellNobodys(state, picture)
@@ -159,7 +163,7 @@ func (p *plane) tellNobodys(state *haproxy.State, picture *picture) {
 // tellHold reports a pass that holds for a reason of its own.
 func (p *plane) tellHold(d *weighting.Decision) {
 	const prefix = "hold:"
-	if d.Verdict != weighting.Hold {
+	if d.Verdict != weighting.Hold || d.HoldCode == HoldFrozen {
 		p.faults.endOthers(prefix, "")
 		return
 	}
@@ -170,6 +174,20 @@ func (p *plane) tellHold(d *weighting.Decision) {
 		over:      "weights are no longer held for that reason (" + d.HoldCode + ")",
 		meanwhile: "weights stay as they are" + staleWords(p.backend),
 		do:        "see the cause; the command plan shows every server with its load and reasons",
+	})
+}
+
+// tellFrozen reports a freeze when it begins and when it ends.
+func (p *plane) tellFrozen(d *weighting.Decision) {
+	if d.HoldCode != HoldFrozen {
+		p.faults.end("frozen")
+		return
+	}
+	p.faults.begin("frozen", d.Why, wording{
+		what:      "weights are frozen by an operator",
+		over:      "weights are no longer frozen",
+		meanwhile: "weights stay as they are, whoever sets them; after a reload of HAProxy they are put back",
+		do:        "nothing, or: haproxy-weighter unfreeze " + p.backend.Name,
 	})
 }
 

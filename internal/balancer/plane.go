@@ -38,10 +38,14 @@ type plane struct {
 	data     DataPlane
 	backend  *config.Backend
 	explicit bool // the file names the sockets of this backend
-	write    bool // false in observe mode and in Plan
+	allowed  bool // to write: false in Plan
+	write    bool // as of the last order: false in observe mode as well
+	control  Control
 	running  bool // run serves it
 	log      *slog.Logger
 	now      func() time.Time
+	controls *Controls
+	observer Observer
 	wake     func() // asks the balancer for a render at once
 	changed  func() // told of each new table; nil when nobody wants to know
 	maps     *mapKeeper
@@ -53,6 +57,7 @@ type plane struct {
 	sight     atomic.Pointer[sight]
 
 	faults     *faults
+	learnt     atomic.Pointer[Learnt]
 	function   weighting.Function // of the controller
 	controller *weighting.Controller
 	memory     memory
@@ -62,18 +67,20 @@ type plane struct {
 	asked      haproxy.Worker // newest worker that has been read
 }
 
-func newPlane(p Plane, o *Options, log *slog.Logger, write bool) *plane {
+func newPlane(p Plane, o *Options, log *slog.Logger, allowed bool) *plane {
 	log = log.With("socket", p.Socket)
 	made := &plane{
 		socket: p.Socket, data: p.DataPlane, backend: &o.Backend,
-		explicit: len(o.Backend.Sockets) > 0, write: write, log: log, now: o.Now,
+		explicit: len(o.Backend.Sockets) > 0, allowed: allowed, log: log, now: o.Now,
+		controls: o.Controls, observer: o.Observer,
 		pictures:  make(chan *picture, 1),
 		workers:   make(chan haproxy.Worker, 1),
 		contacted: make(chan struct{}),
-		faults:    newFaults(log, o.Now),
+		faults:    newFaults(log, o.Now).at(o.Backend.Name, p.Socket),
 		lifetime:  newLifetime(p.DataPlane, &o.Backend),
 	}
 	made.sight.Store(&sight{})
+	made.order()
 	return made
 }
 
@@ -137,6 +144,7 @@ func (p *plane) run(ctx context.Context) error {
 // worker answers. Weights that a reload has lost are put back on the way.
 func (p *plane) contact(ctx context.Context) {
 	first := !p.memory.known
+	p.order()
 	state, err := p.read(ctx)
 	switch {
 	case ctx.Err() != nil || state == nil && err == nil:
@@ -158,6 +166,7 @@ func (p *plane) contact(ctx context.Context) {
 // table is complete; it has been told by then.
 func (p *plane) pass(ctx context.Context, picture *picture) error {
 	p.last = picture
+	p.order()
 	state, err := p.read(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -171,16 +180,18 @@ func (p *plane) pass(ctx context.Context, picture *picture) error {
 	}
 	now := p.now()
 	p.measure(ctx, state, now)
-	foreign := p.memory.foreign(state, p.mayWrite())
+	foreign := p.memory.foreign(state, p.watching())
 	p.news.foreignWrites(p.log, foreign, state)
 	in := p.input(state, picture, foreign, now)
 	decision := p.controller.Decide(in)
-	changes := changesOf(decision, state)
+	p.obey(decision, state)
+	changes := changesOf(decision, p.control, state)
 	written := 0
 	if p.mayWrite() && len(changes) > 0 {
 		state, written, err = p.apply(ctx, state, changes)
 	}
-	p.memory.settle(state, foreign, decision.Verdict, p.mayWrite())
+	p.memory.settle(state, foreign, decision.Verdict, p.watching())
+	p.learn()
 	p.tell(state, in, picture, decision)
 	p.publish(&record{state: state, in: in, picture: picture, decision: decision, foreign: foreign, written: written})
 	if p.running {
@@ -191,9 +202,6 @@ func (p *plane) pass(ctx context.Context, picture *picture) error {
 	}
 	return nil
 }
-
-// mayWrite tells whether this plane sets weights at all.
-func (p *plane) mayWrite() bool { return p.write && !p.memory.readOnly }
 
 // readLimit bounds a read of HAProxy whose client has lost its own deadline.
 const readLimit = 10 * time.Second

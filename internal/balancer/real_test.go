@@ -116,7 +116,7 @@ func (s *site) startAll(backends ...config.Backend) (*Fleet, func()) {
 	for _, p := range s.haproxy {
 		c.HAProxy.Sockets = append(c.HAProxy.Sockets, haproxy.Address{Kind: "unix", Path: p.SocketPath})
 	}
-	fleet, err := NewFleet(c, slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	fleet, err := NewFleet(c, FleetOptions{Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		s.t.Fatal(err)
 	}

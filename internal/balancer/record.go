@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
@@ -68,7 +67,7 @@ func (p *plane) publish(r *record) {
 	t.Mean, t.Imbalance = d.Mean, d.MaxOverMean
 	t.Lifetime, t.LifetimeFrom = d.Lifetime, p.lifetime.from
 	t.Delay, t.Gain, t.LoopGain = d.Delay, d.Gain, d.LoopGain()
-	t.Changes = r.written
+	t.Changes, t.Foreign = r.written, len(r.foreign)
 	decided := make(map[string]*weighting.ServerDecision, len(d.Servers))
 	for i := range d.Servers {
 		decided[d.Servers[i].Name] = &d.Servers[i]
@@ -99,6 +98,9 @@ func (p *plane) publish(r *record) {
 		}
 	}
 	p.setTable(t)
+	if p.observer != nil {
+		p.observer.Passed(t)
+	}
 }
 
 // fill sets the load of a row and returns its age; load NaN means none.
@@ -118,12 +120,9 @@ func (r *Row) fill(load float64, picture *picture, now time.Time) time.Duration 
 func (p *plane) blank(state *haproxy.State) *Table {
 	t := &Table{
 		Backend: p.backend.Name, Socket: p.socket, Time: p.now(),
-		Worker: state.Info.Worker, Algorithm: state.Algorithm, Mode: string(p.backend.Mode),
+		Worker: state.Info.Worker, Algorithm: state.Algorithm, Mode: string(p.mode()), Control: p.control,
 		Rows: make([]Row, len(state.Servers)), LastChange: p.memory.lastChange, Function: p.function,
 		MaxAge: p.backend.MaxAge, Quorum: p.backend.Weighting.Quorum, Better: p.backend.Weighting.Better,
-	}
-	if t.Mode == "" {
-		t.Mode = string(config.Live)
 	}
 	capacities := capacitiesOf(p.backend.Capacity, state.Servers)
 	sum := 0
@@ -136,7 +135,7 @@ func (p *plane) blank(state *haproxy.State) *Table {
 	for i := range state.Servers {
 		s := &state.Servers[i]
 		t.Rows[i] = Row{
-			Server: s.Name, Capacity: capacities[i], Weight: s.Weight,
+			Server: s.Name, Capacity: capacities[i], Weight: s.Weight, Pin: pinOf(p.control, s.Name),
 			AppliedWeight: s.Weight, InitialWeight: s.InitialWeight,
 			AdminState: s.Admin.Word(), OpState: s.Op.String(), Backup: s.Backup, Sessions: s.Sessions,
 			Reasons: []weighting.Reason{},
@@ -189,7 +188,7 @@ const unreadCode = "haproxy"
 // servers as they were last known, with the newest loads.
 func (p *plane) publishUnread(picture *picture, err error) {
 	t := &Table{
-		Backend: p.backend.Name, Socket: p.socket, Mode: string(p.backend.Mode), Function: p.function,
+		Backend: p.backend.Name, Socket: p.socket, Mode: string(p.mode()), Function: p.function,
 		MaxAge: p.backend.MaxAge, Quorum: p.backend.Weighting.Quorum, Better: p.backend.Weighting.Better,
 	}
 	if old := p.table.Load(); old != nil {
@@ -198,7 +197,8 @@ func (p *plane) publishUnread(picture *picture, err error) {
 	t.Time = p.now()
 	t.Verdict, t.HoldCode, t.Why = weighting.Hold, unreadCode, "HAProxy could not be read: "+err.Error()
 	t.Fault = p.faultText(picture)
-	t.Changes = 0
+	t.Changes, t.Foreign = 0, 0
+	t.Mode, t.Control = string(p.mode()), p.control
 	if picture != nil {
 		t.Rows = append([]Row(nil), t.Rows...)
 		first := true
@@ -214,6 +214,9 @@ func (p *plane) publishUnread(picture *picture, err error) {
 		}
 	}
 	p.setTable(t)
+	if p.observer != nil {
+		p.observer.Passed(t)
+	}
 }
 
 // faultText puts all that is wrong now into one line.

@@ -16,8 +16,9 @@ type Table struct {
 	Time      time.Time // when the pass decided
 	Worker    haproxy.Worker
 	Algorithm string
-	Mode      string // "live" or "observe"
-	Rows      []Row  // in HAProxy's order
+	Mode      string // "live" or "observe": the one in force
+	Control   Control
+	Rows      []Row // in HAProxy's order
 
 	Verdict  weighting.Verdict
 	Why      string
@@ -36,6 +37,7 @@ type Table struct {
 	Gain         float64       // k
 	LoopGain     float64       // k*d/tauhat, see weighting.Decision.LoopGain; 0 unknown
 	Changes      int           // weights written by this pass
+	Foreign      int           // weights that this pass found set by somebody else
 	MaxAge       time.Duration // of the configuration: a load older than this does not count
 	Quorum       float64       // of the configuration
 	Better       weighting.Better
@@ -56,6 +58,7 @@ type Row struct {
 	OpState       string             `json:"op_state"`    // "running", "stopped", ...
 	Backup        bool               `json:"backup"`
 	Sessions      int                `json:"sessions"`
+	Pin           *Pin               `json:"pin"` // an operator's; null: none
 	Reasons       []weighting.Reason `json:"reasons"`
 }
 

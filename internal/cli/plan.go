@@ -66,7 +66,7 @@ func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
 
 // planTables gives the tables that could be made, and what went wrong.
 func (p *Program) planTables(ctx context.Context, c *config.Config) ([]*balancer.Table, error) {
-	fleet, err := balancer.NewFleet(c, slog.New(slog.DiscardHandler))
+	fleet, err := balancer.NewFleet(c, balancer.FleetOptions{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

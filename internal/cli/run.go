@@ -34,7 +34,7 @@ func (p *Program) run(ctx context.Context) error {
 	for _, m := range c.Warnings {
 		logger.Warn("configuration: "+m.Text, "line", m.Line, "key", m.Key)
 	}
-	fleet, err := balancer.NewFleet(c, logger)
+	fleet, err := balancer.NewFleet(c, balancer.FleetOptions{Logger: logger})
 	if err != nil {
 		return failed(err)
 	}

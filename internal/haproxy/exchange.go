@@ -35,7 +35,11 @@ func (c *Client) framed(commands []string) bool {
 // exchange sends one line on a connection of its own and hands the answer,
 // up to its end or the limit, to read. The time limit starts once there is a
 // free slot; the wait for one ends with ctx.
-func (c *Client) exchange(ctx context.Context, op string, commands []string, read func(io.Reader) error) error {
+func (c *Client) exchange(ctx context.Context, op string, commands []string, read func(io.Reader) error) (err error) {
+	if c.options.Observe != nil {
+		start := time.Now()
+		defer func() { c.options.Observe(commandOf(op), err, time.Since(start)) }()
+	}
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()

@@ -23,7 +23,48 @@ type Options struct {
 	Dial           func(ctx context.Context) (net.Conn, error) // nil means dial Address
 	MaxConnections int                                         // open at once; 0 means 2, HAProxy's own limit is 10 for all users of its sockets
 	ReplyLimit     int64                                       // bytes of one reply; 0 means 32 MiB
+	// Observe is told of each exchange, for metrics: from many goroutines at once.
+	// command is one of the values of Commands. nil means nobody.
+	Observe func(command string, err error, took time.Duration)
 }
+
+// Commands are the values of command in Options.Observe.
+func Commands() []string {
+	return []string{"info", "backends", "probe", "state", "weights", "sessions", "map_read", "map_change"}
+}
+
+// commandOf names an operation for Options.Observe.
+func commandOf(op string) string {
+	switch op {
+	case opInfo:
+		return "info"
+	case opBackends:
+		return "backends"
+	case opProbe:
+		return "probe"
+	case opWeights:
+		return "weights"
+	case opSessions:
+		return "sessions"
+	case opMap:
+		return "map_read"
+	case opEditMap:
+		return "map_change"
+	}
+	return "state"
+}
+
+// The operations, as errors name them.
+const (
+	opInfo     = "read the process information"
+	opBackends = "list the backends"
+	opProbe    = "try whether weights may be set"
+	opMap      = "read a map"
+	opEditMap  = "change a map"
+	opSessions = "list the sessions"
+	opState    = "read the servers"
+	opWeights  = "set weights"
+)
 
 // Client sends commands to one runtime socket, one short-lived connection a
 // line. It is safe for concurrent use and has at most a few connections open
@@ -82,7 +123,7 @@ func (c *Client) again(ctx context.Context, one func() (retry bool, err error)) 
 
 // Info asks which worker answers. It may be an old one that is stopping.
 func (c *Client) Info(ctx context.Context) (Info, error) {
-	const op = "read the process information"
+	const op = opInfo
 	commands := []string{"show info"}
 	reply, err := c.ask(ctx, op, commands)
 	if err != nil {
@@ -95,7 +136,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Backends lists the backends and listen sections that HAProxy has, disabled
 // ones included, in its order, without the proxies it makes for itself.
 func (c *Client) Backends(ctx context.Context) ([]string, error) {
-	const op = "list the backends"
+	const op = opBackends
 	commands := []string{"show backend"}
 	reply, err := c.ask(ctx, op, commands)
 	if err != nil {
@@ -131,7 +172,7 @@ func parseBackends(reply string) ([]string, error) {
 // weights. It tries on a backend that cannot exist and looks at which refusal
 // comes: the one for the level comes first.
 func (c *Client) Probe(ctx context.Context) error {
-	const op = "try whether weights may be set"
+	const op = opProbe
 	commands := []string{"set server haproxy-weighter.probe:/none weight 1"}
 	reply, err := c.ask(ctx, op, commands)
 	if err != nil {

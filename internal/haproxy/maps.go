@@ -93,7 +93,7 @@ func checkKey(key string) error {
 
 // Map reads a map as the current worker has it. ErrNoMap when there is none.
 func (c *Client) Map(ctx context.Context, path string) (*Map, error) {
-	const op = "read a map"
+	const op = opMap
 	if err := CheckMapPath(path); err != nil {
 		return nil, c.wrap(op, nil, err)
 	}
@@ -163,7 +163,7 @@ func classifyMap(text string) error {
 // Unlike SetWeights it sends nothing twice: an edit fits what was read before,
 // from one worker. Compare MapOutcome.Info.Worker with the one that was read.
 func (c *Client) EditMap(ctx context.Context, path string, edits []MapEdit, perLine int) (*MapOutcome, error) {
-	const op = "change a map"
+	const op = opEditMap
 	if err := checkEdits(path, edits); err != nil {
 		return nil, c.wrap(op, nil, err)
 	}

@@ -30,7 +30,7 @@ type Sessions struct {
 // limit sessions: before the dump if HAProxy's count of connections says so,
 // else while it arrives. The socket's level must be operator or admin.
 func (c *Client) SessionAges(ctx context.Context, limit int) (*Sessions, error) {
-	const op = "list the sessions"
+	const op = opSessions
 	commands := []string{"show info", "show sess"}
 	var s *Sessions
 	err := c.again(ctx, func() (bool, error) {

@@ -14,7 +14,7 @@ import (
 // "show stat NAME" prefers a frontend of the same name and then lists no
 // server. Only then a second connection asks by the backend's number.
 func (c *Client) State(ctx context.Context, backend string) (*State, error) {
-	const op = "read the servers"
+	const op = opState
 	if err := checkName("backend", backend); err != nil {
 		return nil, c.wrap(op, nil, err)
 	}

@@ -36,7 +36,7 @@ type Outcome struct {
 // batch is sent again on new connections, once the new worker has been asked
 // which servers its configuration takes out.
 func (c *Client) SetWeights(ctx context.Context, backend string, changes []Change, perLine int) (*Outcome, error) {
-	const op = "set weights"
+	const op = opWeights
 	if err := checkChanges(backend, changes); err != nil {
 		return nil, c.wrap(op, nil, err)
 	}

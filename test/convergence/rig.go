@@ -103,6 +103,6 @@ func (t *trial) buildFleet() error {
 		timing := &c.Backends[i].Weighting.Timing
 		*timing = timing.Scaled(1.0 / speedup)
 	}
-	t.fleet, err = balancer.NewFleet(c, slog.New(slog.NewTextHandler(t.log, nil)))
+	t.fleet, err = balancer.NewFleet(c, balancer.FleetOptions{Logger: slog.New(slog.NewTextHandler(t.log, nil))})
 	return err
 }

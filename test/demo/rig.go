@@ -203,7 +203,7 @@ func (r *rig) fleet() (*balancer.Fleet, error) {
 		timing := &c.Backends[i].Weighting.Timing
 		*timing = timing.Scaled(1.0 / speedup)
 	}
-	return balancer.NewFleet(c, r.logger())
+	return balancer.NewFleet(c, balancer.FleetOptions{Logger: r.logger()})
 }
 
 // logger writes to weighter.log and keeps the last warning.

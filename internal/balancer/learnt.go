@@ -1,0 +1,72 @@
+package balancer
+
+import (
+	"maps"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+)
+
+// Learnt is what a balancer knows of one backend on one HAProxy that a restart
+// of this process would lose. It is immutable.
+type Learnt struct {
+	Backend      string         `json:"backend"`
+	Socket       string         `json:"socket"`
+	Time         time.Time      `json:"time"` // when it was true, UTC
+	Worker       haproxy.Worker `json:"worker"`
+	Weights      map[string]int `json:"weights"` // that we left in force, by server
+	LastChange   time.Time      `json:"last_change"`
+	Lifetime     time.Duration  `json:"lifetime"` // mean connection lifetime in ns; 0 unknown
+	LifetimeFrom string         `json:"lifetime_from"`
+}
+
+// learn notes what should survive. The memory's maps are replaced as a whole
+// when they change, so they can be shared, but for belief, which apply edits.
+func (p *plane) learn() {
+	p.learnt.Store(&Learnt{
+		Backend: p.backend.Name, Socket: p.socket, Time: p.now().UTC(), Worker: p.memory.worker,
+		Weights: maps.Clone(p.memory.belief), LastChange: p.memory.lastChange,
+		Lifetime: p.lifetime.mean, LifetimeFrom: p.lifetime.from,
+	})
+}
+
+// recall takes up what an earlier process knew. When another worker answers
+// now, the weights are put back as after any reload.
+func (p *plane) recall(l Learnt) {
+	p.memory.known, p.memory.worker = true, l.Worker
+	p.memory.belief, p.memory.lastChange = maps.Clone(l.Weights), l.LastChange
+	p.lifetime.mean, p.lifetime.from = l.Lifetime, l.LifetimeFrom
+	if l.LifetimeFrom == fromSessions {
+		p.lifetime.byAge, p.lifetime.byAgeAt = l.Lifetime, l.Time
+	}
+}
+
+// Learnt returns what is worth keeping over a restart of this process.
+func (f *Fleet) Learnt() []Learnt {
+	var all []Learnt
+	for _, b := range f.balancers {
+		for _, p := range b.planes {
+			if l := p.learnt.Load(); l != nil {
+				all = append(all, *l)
+			}
+		}
+	}
+	return all
+}
+
+// Recall takes up what Learnt gave to an earlier process; what is older than
+// maxAge is left out. Call it before Run.
+func (f *Fleet) Recall(all []Learnt, now time.Time, maxAge time.Duration) {
+	for _, l := range all {
+		age := now.Sub(l.Time)
+		b := f.Balancer(l.Backend)
+		if b == nil || age < 0 || age > maxAge {
+			continue
+		}
+		for _, p := range b.planes {
+			if p.socket == l.Socket {
+				p.recall(l)
+			}
+		}
+	}
+}
