@@ -30,6 +30,9 @@ type Config struct {
 	HAProxy  HAProxy
 	Graphite graphite.Config // secrets loaded; never print it
 	SPOA     SPOA
+	Report   Report
+	Admin    Admin
+	State    State
 	Log      Log
 	Backends []Backend
 	// Warnings are things that work and are unwise all the same, such as a
@@ -106,7 +109,7 @@ const largestFile = 4 << 20
 // laterKeys are documented, and refused until they work: a key that is read
 // and ignored would be a lie.
 func laterKeys() []string {
-	return []string{"admin", "report", "state", "spoa.script", "backend.script"}
+	return []string{"spoa.script", "backend.script"}
 }
 
 // Load reads, checks and completes the file, with the environment of this
@@ -153,6 +156,9 @@ func readFile(root *table) *Config {
 		HAProxy:  readHAProxy(root.sub("haproxy")),
 		Graphite: readGraphite(root.sub("graphite")),
 		SPOA:     readSPOA(root.sub("spoa")),
+		Report:   readReport(root.sub("report")),
+		Admin:    readAdmin(root.sub("admin")),
+		State:    readState(root.sub("state")),
 		Log:      readLog(root.sub("log")),
 	}
 	c.Backends = readBackends(root, c)

@@ -54,6 +54,9 @@ func TestMinimalHasTheDocumentedDefaults(t *testing.T) {
 		HAProxy:  HAProxy{Sockets: addresses(t, "/run/haproxy/admin.sock"), Timeout: 2 * time.Second, Watch: time.Second},
 		Graphite: graphite.Config{URL: "http://graphite.example.com", Method: "POST", Timeout: 5 * time.Second, MaxBody: 16 << 20},
 		SPOA:     SPOA{MaxFrameSize: 16380, MaxConnections: 1024, IdleTimeout: 5 * time.Minute},
+		Report:   Report{Prefix: "haproxy_weighter.{host}", Interval: time.Minute},
+		Admin:    Admin{Listen: Listener{"tcp", "127.0.0.1:9101"}, Control: "/run/haproxy-weighter/control.sock"},
+		State:    State{MaxAge: 10 * time.Minute},
 		Log:      Log{Format: "text", Level: slog.LevelInfo},
 		Backends: []Backend{defaultBackend("ingest", "aliasByNode(tcp-service.*.datapoints.received, 1)")},
 	}
@@ -98,6 +101,12 @@ func TestEveryKeyArrives(t *testing.T) {
 			Listen:       []Listener{{"tcp", "127.0.0.1:9002"}, {"tcp", "[::1]:9002"}, {"tcp", "localhost:9003"}, {"unix", "/run/weighter/spoa.sock"}},
 			MaxFrameSize: 32764, MaxConnections: 5000, IdleTimeout: time.Hour,
 		},
+		Report: Report{
+			Carbon: []graphite.CarbonAddress{{HostPort: "carbon.example.com:2003"}, {HostPort: "[::1]:2003"}, {HostPort: "hosted.example.com:20030", TLS: true}},
+			Prefix: secret + ".{host}-a.b", Interval: 10 * time.Second,
+		},
+		Admin:    Admin{Listen: Listener{"tcp", "[::1]:9201"}, Control: "testdata/good/control.sock"},
+		State:    State{File: "/var/lib/haproxy-weighter/state.json", MaxAge: time.Minute},
 		Log:      Log{Format: "json", Level: slog.LevelDebug},
 		Backends: []Backend{first, second},
 	}
