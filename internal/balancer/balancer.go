@@ -70,6 +70,7 @@ type Balancer struct {
 	log     *slog.Logger
 	faults  *faults // of the goroutine that renders
 	planes  []*plane
+	beat    beat          // of the goroutine that renders
 	wake    chan struct{} // asks for a pass at once; holds one
 	notify  []func()
 }
@@ -149,6 +150,7 @@ func (b *Balancer) renderLoop(ctx context.Context) error {
 	b.awaitNames(ctx)
 	for ctx.Err() == nil {
 		start := b.options.Now()
+		b.beat.now(start)
 		picture := b.look(ctx, b.planes)
 		if ctx.Err() != nil {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -135,3 +136,33 @@ func (f *faults) text() string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+// Wording is what operators read about one kind of fault.
+type Wording struct {
+	What      string // when it begins
+	Over      string // when it has ended
+	Meanwhile string // what traffic does as long as it lasts
+	Do        string
+}
+
+// FaultLog tells of faults that are of no backend, as the balancers do: once
+// when each begins and once when it ends. It is safe for concurrent use.
+type FaultLog struct {
+	mu     sync.Mutex
+	faults *faults
+}
+
+// NewFaultLog returns a FaultLog without faults.
+func NewFaultLog(log *slog.Logger, now func() time.Time) *FaultLog {
+	return &FaultLog{faults: newFaults(log, now)}
+}
+
+// Set begins the fault key when err is an error, and ends it when it is nil.
+func (l *FaultLog) Set(key string, err error, w Wording) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults.set(key, err, wording{what: w.What, over: w.Over, meanwhile: w.Meanwhile, do: w.Do})
+}
+
+// List returns what is wrong now.
+func (l *FaultLog) List() []Fault { return l.faults.list() }

@@ -55,6 +55,7 @@ type plane struct {
 	contacted chan struct{}       // closed after the first try to read HAProxy
 	table     atomic.Pointer[Table]
 	sight     atomic.Pointer[sight]
+	beat      beat
 
 	faults     *faults
 	learnt     atomic.Pointer[Learnt]
@@ -122,6 +123,7 @@ func (p *plane) run(ctx context.Context) error {
 	p.guard(func() { p.contact(ctx) })
 	close(p.contacted)
 	for {
+		p.beat.now(p.now())
 		select {
 		case <-ctx.Done():
 			return nil
