@@ -83,6 +83,7 @@ type Options struct {
 	Logger  *slog.Logger          // nil means slog.Default()
 	Now     func() time.Time      // nil means time.Now
 	Draw    func(n uint64) uint64 // uniform in [0,n), for many goroutines at once; nil means math/rand/v2
+	Before  *Handler              // its counts go on: that of the last configuration; nil means none
 	_       struct{}              // fields are named
 }
 
@@ -91,7 +92,7 @@ type Handler struct {
 	backends map[string]*backend // never changes
 	now      func() time.Time
 	draw     func(n uint64) uint64
-	tally    tally
+	tally    *tally
 }
 
 var _ spoa.Handler = (*Handler)(nil)
@@ -106,9 +107,12 @@ func New(o Options) *Handler {
 	if h.draw == nil {
 		h.draw = rand.Uint64N
 	}
-	h.tally.log = o.Logger
-	if h.tally.log == nil {
-		h.tally.log = slog.Default()
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	h.tally = &tally{log: o.Logger}
+	if o.Before != nil {
+		h.tally = o.Before.tally
 	}
 	for _, s := range o.Sources {
 		h.backends[s.Backend] = &backend{source: s, name: s.Backend}
