@@ -8,6 +8,7 @@
 package config
 
 import (
+	"context"
 	_ "embed" // for Reference and Minimal
 	"errors"
 	"fmt"
@@ -112,19 +113,31 @@ func laterKeys() []string {
 	return []string{"spoa.script", "backend.script"}
 }
 
-// Load reads, checks and completes the file, with the environment of this
-// process. All mistakes come back in one Errors; a file that can't be read is
-// an error of package os.
-func Load(file string) (*Config, error) {
-	data, err := readLimited(file, largestFile)
-	var pathErr *fs.PathError
-	switch {
-	case errors.As(err, &pathErr): // it names the file
-		return nil, fmt.Errorf("can't read the configuration: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("can't read the configuration: %s %w", file, err)
+// Load is LoadContext without an end before the file's.
+func Load(file string) (*Config, error) { return LoadContext(context.Background(), file) }
+
+// LoadContext reads, checks and completes the file, with the environment of
+// this process. All mistakes come back in one Errors; a file that can't be read
+// is an error of package os, or ctx's when that ends first: a pipe is read too,
+// and may be silent.
+func LoadContext(ctx context.Context, file string) (*Config, error) {
+	data, err := readLimited(ctx, file, largestFile)
+	if err != nil {
+		return nil, unreadable(file, err)
 	}
 	return Parse(file, data, os.LookupEnv)
+}
+
+// unreadable names the file in an error that does not.
+func unreadable(file string, err error) error {
+	var pathErr *fs.PathError
+	switch {
+	case errors.As(err, &pathErr):
+		return fmt.Errorf("can't read the configuration: %w", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("reading the configuration %s: %w", file, err)
+	}
+	return fmt.Errorf("can't read the configuration: %s %w", file, err)
 }
 
 // Parse is Load for a file that has been read: file is its name, for messages

@@ -1,11 +1,11 @@
 package config
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -99,22 +99,8 @@ func readRegular(path string) ([]byte, fs.FileMode, error) {
 	if !info.Mode().IsRegular() {
 		return nil, 0, errors.New("is not a regular file")
 	}
-	data, err := readLimited(path, largestSecret)
+	data, err := readLimited(context.Background(), path, largestSecret)
 	return data, info.Mode(), err
-}
-
-// readLimited reads a whole file of at most limit bytes.
-func readLimited(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("is larger than %s", plainSize(limit))
-	}
-	return data, err
 }
 
 // tls reads ca_file, cert_file and key_file; nil when there is none of them.
