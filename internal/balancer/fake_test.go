@@ -271,6 +271,7 @@ type rig struct {
 	log      *logBook
 	graphite *fakeGraphite
 	planes   []*fakeHAProxy
+	controls *Controls
 	balancer *Balancer
 	stop     func()
 }
@@ -286,9 +287,11 @@ func ingest() config.Backend {
 
 func newRig(t *testing.T, b config.Backend, g *fakeGraphite, planes ...*fakeHAProxy) *rig {
 	r := &rig{t: t, log: &logBook{}, graphite: g, planes: planes}
+	r.controls = NewControls(time.Now, func(string) { r.balancer.Wake() })
 	o := Options{
 		Backend: b, Renderer: g, Jitter: func() float64 { return 0.5 },
-		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger:   slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Controls: r.controls,
 	}
 	for i, p := range planes {
 		o.Planes = append(o.Planes, Plane{Socket: fmt.Sprintf("unix:/run/%d.sock", i), DataPlane: p})

@@ -103,16 +103,25 @@ func (p *plane) publish(r *record) {
 	}
 }
 
-// fill sets the load of a row and returns its age; load NaN means none.
+// fill sets the load of a row with where it is from, and returns its age; load NaN means none.
 func (r *Row) fill(load float64, picture *picture, now time.Time) time.Duration {
-	r.Load, r.AgeSeconds = nil, nil
+	r.Load, r.AgeSeconds, r.Series, r.Timestamp, r.Points = nil, nil, "", nil, 0
 	if math.IsNaN(load) {
 		return 0
 	}
-	age := picture.of(r.Server).sample.Age + now.Sub(picture.received)
-	seconds := age.Seconds()
+	from := picture.of(r.Server)
+	age := from.sample.Age + now.Sub(picture.received)
+	seconds, stamp := age.Seconds(), from.sample.Time.Unix()
 	r.Load, r.AgeSeconds = &load, &seconds
+	r.Series, r.Timestamp, r.Points = from.series, &stamp, from.sample.Points
 	return age
+}
+
+// configured fills in what the configuration alone says.
+func (p *plane) configured(t *Table) {
+	b := p.backend
+	t.Target, t.Aggregate, t.Window = b.Target, b.Aggregate, b.Window
+	t.MaxAge, t.Quorum, t.Better = b.MaxAge, b.Weighting.Quorum, b.Weighting.Better
 }
 
 // blank is a table of what HAProxy says alone. The share of a row is that of
@@ -122,8 +131,8 @@ func (p *plane) blank(state *haproxy.State) *Table {
 		Backend: p.backend.Name, Socket: p.socket, Time: p.now(),
 		Worker: state.Info.Worker, Algorithm: state.Algorithm, Mode: string(p.mode()), Control: p.control,
 		Rows: make([]Row, len(state.Servers)), LastChange: p.memory.lastChange, Function: p.function,
-		MaxAge: p.backend.MaxAge, Quorum: p.backend.Weighting.Quorum, Better: p.backend.Weighting.Better,
 	}
+	p.configured(t)
 	capacities := capacitiesOf(p.backend.Capacity, state.Servers)
 	sum := 0
 	for i := range state.Servers {
@@ -189,8 +198,8 @@ const unreadCode = "haproxy"
 func (p *plane) publishUnread(picture *picture, err error) {
 	t := &Table{
 		Backend: p.backend.Name, Socket: p.socket, Mode: string(p.mode()), Function: p.function,
-		MaxAge: p.backend.MaxAge, Quorum: p.backend.Weighting.Quorum, Better: p.backend.Weighting.Better,
 	}
+	p.configured(t)
 	if old := p.table.Load(); old != nil {
 		*t = *old
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
@@ -24,6 +25,10 @@ type Table struct {
 	Why      string
 	HoldCode string
 	Fault    string // what failed in this pass, in words; empty when nothing did
+
+	Target    string // of the configuration, with {server} in it if it has that
+	Aggregate graphite.Aggregate
+	Window    time.Duration // of the configuration
 
 	Function     weighting.Function
 	Fresh        int
@@ -49,6 +54,9 @@ type Row struct {
 	Server        string             `json:"server"`
 	Load          *float64           `json:"load"`        // null: no usable data
 	AgeSeconds    *float64           `json:"age_seconds"` // null: no usable data
+	Series        string             `json:"series"`      // where the load is from; empty: no usable data
+	Timestamp     *int64             `json:"timestamp"`   // of the newest data point in it, seconds since 1970, Graphite's clock; null: no usable data
+	Points        int                `json:"points"`      // data points in it
 	Capacity      float64            `json:"capacity"`
 	Share         float64            `json:"share"`          // 0..1 of the new connections
 	Weight        int                `json:"weight"`         // computed

@@ -1,0 +1,191 @@
+package balancer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+)
+
+// fleetOf makes a fleet of rigs with one HAProxy each.
+func fleetOf(rigs ...*rig) *Fleet {
+	f := &Fleet{}
+	for _, r := range rigs {
+		f.balancers = append(f.balancers, r.balancer)
+		log := slog.New(slog.NewTextHandler(r.log, nil))
+		for i, p := range r.planes {
+			socket := fmt.Sprintf("unix:/run/%d.sock", i)
+			f.watchers = append(f.watchers, &watcher{
+				info: p.Info, every: time.Second, log: log, faults: newFaults(log, time.Now).at("", socket),
+				seen: func(w haproxy.Worker) { r.balancer.workerSeen(socket, w) },
+			})
+		}
+	}
+	return f
+}
+
+// run runs a fleet and returns what stops it.
+func run(t *testing.T, f *Fleet) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What a reload of the configuration hands over: the weights that we left are
+// known as ours, tables are there at once, nothing is told twice.
+func TestInheritGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		before := newRig(t, ingest(), g, p)
+		stop := run(t, fleetOf(before))
+		time.Sleep(5 * time.Second)
+		weights := p.weights()
+		g.do(func() { g.err = errRefused })
+		time.Sleep(time.Minute)
+		before.wantLog(1, "no loads from Graphite")
+
+		next := newRig(t, ingest(), g, p)
+		next.log = before.log
+		next.balancer = New(Options{
+			Backend: ingest(), Renderer: g, Jitter: func() float64 { return 0.5 },
+			Logger: slog.New(slog.NewTextHandler(next.log, nil)),
+			Planes: []Plane{{Socket: "unix:/run/0.sock", DataPlane: p}},
+		})
+		old, f := fleetOf(before), fleetOf(next)
+		stop()
+		if dropped := f.Inherit(old); len(dropped) != 0 {
+			t.Errorf("dropped %v", dropped)
+		}
+		table := next.table(0)
+		if table.row("s1").AppliedWeight != weights["s1"] || len(next.balancer.Faults()) != 1 {
+			t.Errorf("inherited table %+v, faults %+v", table, next.balancer.Faults())
+		}
+		// Somebody writes while neither runs: that is found, since what we left
+		// is known.
+		p.do(func() { p.server("s1").Weight = 55 })
+		stop = run(t, f)
+		time.Sleep(time.Minute)
+		next.wantLog(1, "no loads from Graphite")
+		next.wantLog(1, "somebody else has set weights")
+		g.do(func() { g.err = nil })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		next.wantLog(1, "loads from Graphite are back")
+		next.wantLog(1, "weights in force") // told once, at the very first start
+		if w := p.weights()["s1"]; w == 55 {
+			t.Error("the foreign weight stays")
+		}
+		stop()
+	})
+}
+
+func TestInheritNamesWhatIsDropped(t *testing.T) {
+	other := ingest()
+	other.Name = "other"
+	old := fleetOf(newRig(t, ingest(), newGraphite(nil)), newRig(t, other, newGraphite(nil)))
+	f := fleetOf(newRig(t, ingest(), newGraphite(nil)))
+	if dropped := f.Inherit(old); !slices.Equal(dropped, []string{"other"}) {
+		t.Errorf("dropped %v", dropped)
+	}
+}
+
+// Changed settings get a new function, which starts from the weights in force;
+// the same settings keep what the function remembers.
+func TestInheritKeepsTheFunctionsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		before := newRig(t, ingest(), newGraphite(uneven()), p)
+		stop := run(t, fleetOf(before))
+		time.Sleep(5 * time.Second)
+		stop()
+		same := newRig(t, ingest(), newGraphite(uneven()), p)
+		fleetOf(same).Inherit(fleetOf(before))
+		if same.balancer.planes[0].controller != before.balancer.planes[0].controller {
+			t.Error("the function has forgotten, though nothing has changed")
+		}
+		b := ingest()
+		b.Weighting.MaxShare = 2
+		changed := newRig(t, b, newGraphite(uneven()), p)
+		fleetOf(changed).Inherit(fleetOf(before))
+		if changed.balancer.planes[0].controller != nil {
+			t.Error("the old function goes on with other settings")
+		}
+	})
+}
+
+// A restart of this process takes up what the last one left.
+func TestRecallPutsWeightsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		before := newRig(t, ingest(), g, p)
+		f := fleetOf(before)
+		stop := run(t, f)
+		time.Sleep(5 * time.Second)
+		stop()
+		learnt, weights := f.Learnt(), p.weights()
+		if len(learnt) != 1 || learnt[0].Weights["s1"] != weights["s1"] {
+			t.Fatalf("learnt %+v, weights %v", learnt, weights)
+		}
+		// HAProxy is reloaded while we are away, and Graphite is gone.
+		p.do(p.reloadLocked)
+		g.do(func() { g.err = errRefused })
+
+		stale := newRig(t, ingest(), g, p)
+		stale.balancer.options.Backend.Mode = config.Observe
+		late := fleetOf(stale)
+		late.Recall(learnt, time.Now().Add(11*time.Minute), 10*time.Minute)
+		late.Recall(learnt, time.Now().Add(-time.Hour), 10*time.Minute) // from the future
+		if stale.balancer.planes[0].memory.known {
+			t.Error("something too old, or from the future, was taken up")
+		}
+
+		next := newRig(t, ingest(), g, p)
+		f = fleetOf(next)
+		f.Recall(learnt, time.Now(), 10*time.Minute)
+		stop = run(t, f)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff(weights, p.weights()); diff != "" {
+			t.Errorf("weights (-left +now):\n%s", diff)
+		}
+		stop()
+	})
+}
+
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		r := newRig(t, ingest(), g, p)
+		f := fleetOf(r)
+		if stuck := f.Stuck(time.Now()); len(stuck) != 0 {
+			t.Errorf("stuck before Run: %v", stuck)
+		}
+		stop := run(t, f)
+		for range 100 { // HAProxy and Graphite that hang are no loop that hangs
+			time.Sleep(10 * time.Second)
+			if stuck := f.Stuck(time.Now()); len(stuck) != 0 {
+				t.Fatalf("stuck: %v", stuck)
+			}
+			p.do(func() { p.hung = true })
+			g.do(func() { g.hung = true })
+		}
+		stop()
+		if stuck := f.Stuck(time.Now().Add(10 * time.Minute)); len(stuck) != 2 {
+			t.Errorf("stuck %v, want the loop and its plane once they have ended", stuck)
+		}
+	})
+}

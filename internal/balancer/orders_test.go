@@ -1,0 +1,227 @@
+package balancer
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+func order(d time.Duration) Order {
+	return Order{Reason: "a disk is slow", Author: "alice", Since: time.Now(), Until: time.Now().Add(d)}
+}
+
+// try fails the test when an order is refused.
+func try(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPinCountsAtOnceAndUntilItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		r.start()
+		defer r.stop()
+		time.Sleep(5 * time.Second)
+		free := p.weights()
+		try(t, r.controls.Pin("ingest", "s1", Pin{Order: order(10 * time.Minute), Weight: 7}))
+		synctest.Wait()
+		if w := p.weights(); w["s1"] != 7 || w["s2"] != free["s2"] {
+			t.Errorf("weights %v, want s1 at 7 and the others as before (%v)", w, free)
+		}
+		row := r.table(0).row("s1")
+		if why := row.reason(StepPin); row.Pin == nil || row.Weight != 7 || why == nil || !strings.Contains(why.Text, "alice") || !strings.Contains(why.Text, "a disk is slow") {
+			t.Errorf("row %+v does not tell of the pin", row)
+		}
+		time.Sleep(9 * time.Minute)
+		if w := p.weights()["s1"]; w != 7 {
+			t.Errorf("weight %d before the pin's time is over", w)
+		}
+		time.Sleep(2 * time.Minute)
+		if w := p.weights(); w["s1"] == 7 || r.table(0).row("s1").Pin != nil {
+			t.Errorf("weights %v after the pin's time", w)
+		}
+		r.wantLog(1, "servers are pinned")
+		r.wantLog(1, "servers are no longer pinned")
+		r.wantLog(0, "somebody else")
+	})
+}
+
+// A pin is an order, so it counts when there are no loads to weigh by; other
+// servers are not moved.
+func TestPinCountsWithoutData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		r := newRig(t, ingest(), g, p)
+		r.start()
+		defer r.stop()
+		time.Sleep(5 * time.Second)
+		before := p.weights()
+		g.do(func() { g.err = errRefused })
+		try(t, r.controls.Pin("ingest", "s2", Pin{Order: order(time.Hour), Weight: 200}))
+		time.Sleep(time.Minute)
+		before["s2"] = 200
+		if diff := cmp.Diff(before, p.weights()); diff != "" {
+			t.Errorf("weights (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPinNeverBringsAServerBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		p.server("s1").Weight = 0
+		p.server("s2").Admin = haproxy.ForcedMaint
+		p.server("s3").Op = haproxy.OpStopped
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		for _, s := range []string{"s1", "s2", "s3", "s9"} {
+			try(t, r.controls.Pin("ingest", s, Pin{Order: order(time.Hour), Weight: 50}))
+		}
+		r.start()
+		defer r.stop()
+		time.Sleep(2 * time.Minute)
+		w := p.weights()
+		if w["s1"] != 0 || w["s2"] != 100 || w["s3"] != 100 {
+			t.Errorf("weights %v: servers out of rotation were touched", w)
+		}
+		r.wantLog(1, "pins have no effect now")
+		p.do(func() { p.server("s3").Op = haproxy.OpRunning })
+		time.Sleep(time.Minute)
+		if w := p.weights()["s3"]; w != 50 {
+			t.Errorf("weight %d of a pinned server that is back, want 50", w)
+		}
+	})
+}
+
+func TestPinOutlivesAReloadOfHAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		r.start()
+		defer r.stop()
+		try(t, r.controls.Pin("ingest", "s4", Pin{Order: order(time.Hour), Weight: 3}))
+		time.Sleep(5 * time.Second)
+		p.do(p.reloadLocked)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if w := p.weights()["s4"]; w != 3 {
+			t.Errorf("weight %d after the reload, want the pinned 3", w)
+		}
+	})
+}
+
+// A frozen backend is the operator's: nothing is written, hand-set weights stay,
+// and a reload of HAProxy gets back what was in force.
+func TestFreezeKeepsWhatIsInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		r := newRig(t, ingest(), g, p)
+		r.start()
+		defer r.stop()
+		time.Sleep(5 * time.Second)
+		try(t, r.controls.Freeze("ingest", Freeze{order(time.Hour)}))
+		try(t, r.controls.Pin("ingest", "s2", Pin{Order: order(time.Hour), Weight: 9}))
+		synctest.Wait()
+		writes := p.writeCount()
+		p.do(func() { p.server("s1").Weight = 111 })
+		g.do(func() { g.loads = map[string]float64{"s1": 900, "s2": 10, "s3": 10, "s4": 10} })
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		frozen := p.weights()
+		if frozen["s1"] != 111 || p.writeCount() != writes {
+			t.Errorf("weights %v, %d writes while frozen", frozen, p.writeCount()-writes)
+		}
+		table := r.table(0)
+		if table.Verdict != weighting.Hold || table.HoldCode != HoldFrozen || table.Control.Freeze == nil || table.row("s1").Weight != 111 {
+			t.Errorf("table %+v does not tell of the freeze", table)
+		}
+		p.do(p.reloadLocked)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff(frozen, p.weights()); diff != "" {
+			t.Errorf("weights after a reload (-before +after):\n%s", diff)
+		}
+		r.wantLog(1, "weights are frozen by an operator")
+		r.wantLog(0, "somebody else has set")
+		if faults := r.balancer.Faults(); len(faults) == 0 || !strings.Contains(faults[0].Cause, "alice") {
+			t.Errorf("faults %+v do not tell of the freeze", faults)
+		}
+		try(t, r.controls.Unfreeze("ingest"))
+		time.Sleep(time.Second)
+		if w := p.weights(); w["s2"] != 9 || w["s1"] == 111 {
+			t.Errorf("weights %v after the freeze: want the pin and new weights in force", w)
+		}
+		r.wantLog(1, "weights are no longer frozen")
+	})
+}
+
+func TestModeOrderTakesThePlaceOfTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		try(t, r.controls.SetMode("ingest", &ModeOrder{Order: order(time.Hour), Mode: config.Observe}))
+		r.start()
+		defer r.stop()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if table := r.table(0); p.writeCount() != 0 || table.Mode != "observe" || table.Control.Mode == nil {
+			t.Errorf("%d writes in mode %q", p.writeCount(), table.Mode)
+		}
+		try(t, r.controls.SetMode("ingest", nil))
+		synctest.Wait()
+		if p.writeCount() == 0 || r.table(0).Mode != "live" {
+			t.Errorf("%d writes, mode %q after the order", p.writeCount(), r.table(0).Mode)
+		}
+		try(t, r.controls.SetMode("ingest", &ModeOrder{Order: order(time.Minute), Mode: config.Observe}))
+		time.Sleep(30 * time.Second)
+		if mode := r.table(0).Mode; mode != "observe" {
+			t.Errorf("mode %q", mode)
+		}
+		time.Sleep(2 * time.Minute)
+		if mode := r.table(0).Mode; mode != "live" {
+			t.Errorf("mode %q after the order's time", mode)
+		}
+	})
+}
+
+func TestOrdersThatAreRefused(t *testing.T) {
+	c := NewControls(time.Now, nil)
+	for _, weight := range []int{-1, 0, 257} {
+		if err := c.Pin("ingest", "s1", Pin{Weight: weight}); err == nil {
+			t.Errorf("a pin at %d is taken", weight)
+		}
+	}
+	if c.Unpin("ingest", "s1") == nil || c.Unfreeze("ingest") == nil {
+		t.Error("what is not there is taken back without a word")
+	}
+	if all := c.All(); len(all) != 0 {
+		t.Errorf("orders %v", all)
+	}
+}
+
+func TestRestoreLeavesOutWhatIsOver(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	c := NewControls(func() time.Time { return now }, nil)
+	at := func(d time.Duration) Order { return Order{Until: now.Add(d)} }
+	c.Restore(map[string]Control{"ingest": {
+		Pins:   map[string]Pin{"s1": {at(time.Second), 5}, "s2": {at(0), 6}, "s3": {Order{}, 7}},
+		Freeze: &Freeze{at(-time.Hour)},
+	}})
+	got := c.Of("ingest")
+	if len(got.Pins) != 2 || got.Freeze != nil {
+		t.Errorf("%+v", got)
+	}
+	now = now.Add(time.Minute)
+	if got := c.Of("ingest"); len(got.Pins) != 1 || got.Pins["s3"].Weight != 7 {
+		t.Errorf("a minute later %+v", got)
+	}
+}
