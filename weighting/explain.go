@@ -91,14 +91,11 @@ func (p *pass) explainFunction(tell func(w *words, e *entry, s float64)) {
 	}
 }
 
-func (p *pass) explainFeedback(e *entry, s, before, now, log, steps float64) {
-	if p.weighs(e.role) {
-		p.words.s("e = 1 - relative, within -1..1, = ").f(now).s("; log weight += ").f(FeedbackKi).s(" * ").f(steps).
-			s(" * e + ").f(FeedbackKp).s(" * (e - ").f(before).s("), less the mean of all, = ").f(log)
-	} else {
-		p.words.s("log weight ").f(log).s(", frozen")
-	}
-	e.out.because(StepFunction, e.relative, s, p.words.s("; exp of it over the sum of all = ").f(s).end())
+func (p *pass) explainFeedback(e *entry, s float64, before, now feedbackState, steps, mean, all float64) {
+	p.words.s("e = 1 - relative, within -1..1, = ").f(now.err).s(", before ").f(before.err).
+		s("; log weight = ").f(before.log).s(" + ").f(FeedbackKi).s(" * ").f(steps).s(" * e + ").f(FeedbackKp).
+		s(" * (e - before) - mean of all ").f(mean).s(", within ").f(feedbackReach).s(" of log capacity, = ").f(now.log)
+	e.out.because(StepFunction, e.relative, s, p.words.s("; exp of it / sum ").f(all).s(" = ").f(s).end())
 }
 
 func (p *pass) explainShare(e *entry, raw, total, rest float64) {

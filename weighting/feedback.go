@@ -2,6 +2,9 @@ package weighting
 
 import "math"
 
+// feedbackState is what feedback remembers of one server.
+type feedbackState struct{ log, err float64 }
+
 // feedback runs the function "feedback" over all entries: those that keep
 // their share are frozen, but the mean that is taken off the log weights is
 // everybody's, so that a frozen server keeps its place among the others. One
@@ -9,24 +12,26 @@ import "math"
 // disbelieved report did: a zero raises a weight by a factor of e.
 func (p *pass) feedback() {
 	n := len(p.entries)
-	logs, previous, before := make([]float64, n), make([]float64, n), make([]float64, n)
+	logs, previous := make([]float64, n), make([]float64, n)
+	before := make([]feedbackState, n)
 	loads := make([]float64, n)
 	p.recall()
 	for i := range p.entries {
 		e := &p.entries[i]
-		logs[i], previous[i], before[i] = e.mem.log, e.mem.prevError, e.mem.prevError
+		logs[i], previous[i] = e.mem.log, e.mem.prevError
+		before[i] = feedbackState{e.mem.log, e.mem.prevError}
 		loads[i] = p.loads[i]
 		if !p.weighs(e.role) {
 			loads[i] = math.NaN()
 		}
 	}
 	steps := float64(p.c.settings.Interval) / float64(p.c.timing.FeedbackUnit)
-	FeedbackShares(p.shares, loads, p.capacities, logs, previous, steps)
+	mean, all := FeedbackShares(p.shares, loads, p.capacities, logs, previous, steps)
 	// What one pass does about 1 %. The integral goes on adding to it.
 	p.d.Gain = FeedbackKp + FeedbackKi*steps
 	for i := range p.entries[:p.weighed] {
 		e := &p.entries[i]
-		p.explainFeedback(e, p.shares[i], before[i], previous[i], logs[i], steps)
+		p.explainFeedback(e, p.shares[i], before[i], feedbackState{logs[i], previous[i]}, steps, mean, all)
 	}
 	for i := range p.entries {
 		m := p.entries[i].mem

@@ -164,11 +164,12 @@ const (
 // then the mean of (log - ln c) is taken off and log is limited to ln c +- 3;
 // s = exp(log). logs and previous (the errors of the pass before) are the
 // state and are updated; steps is the interval over 30 s. A load of NaN freezes
-// its server: it has no part in ubar, and log and previous stay.
+// its server: it has no part in ubar, and log and previous stay. It returns the
+// mean that was taken off, and the sum of exp(log).
 //
 // Source: the velocity form of a PI controller, acting on the logarithm so
 // that weights stay positive and a step is relative.
-func FeedbackShares(dst, loads, capacities, logs, previous []float64, steps float64) {
+func FeedbackShares(dst, loads, capacities, logs, previous []float64, steps float64) (mean, all float64) {
 	var total, capacity float64
 	for i, c := range capacities {
 		if !math.IsNaN(loads[i]) {
@@ -177,22 +178,21 @@ func FeedbackShares(dst, loads, capacities, logs, previous []float64, steps floa
 		}
 	}
 	ubar := total / capacity
-	var off float64
 	for i, c := range capacities {
 		if !math.IsNaN(loads[i]) && ubar > 0 {
 			e := min(max(1-loads[i]/c/ubar, -1), 1)
 			logs[i] += FeedbackKi*steps*e + FeedbackKp*(e-previous[i])
 			previous[i] = e
 		}
-		off += logs[i] - math.Log(c)
+		mean += logs[i] - math.Log(c)
 	}
-	off /= float64(len(logs))
+	mean /= float64(len(logs))
 	for i, c := range capacities {
 		l := math.Log(c)
-		logs[i] = min(max(logs[i]-off, l-feedbackReach), l+feedbackReach)
+		logs[i] = min(max(logs[i]-mean, l-feedbackReach), l+feedbackReach)
 		dst[i] = math.Exp(logs[i])
 	}
-	normalise(dst, capacities)
+	return mean, normalise(dst, capacities)
 }
 
 // HigherIsBetter turns values of which more is better, such as free disk, into

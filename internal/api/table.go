@@ -6,6 +6,7 @@ package api
 import (
 	"time"
 
+	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
@@ -21,6 +22,9 @@ type Table struct {
 	Why             string              `json:"why"`
 	HoldCode        string              `json:"hold_code"`
 	Fault           string              `json:"fault"`
+	Target          string              `json:"target"`
+	Aggregate       graphite.Aggregate  `json:"aggregate"`
+	WindowSeconds   float64             `json:"window_seconds"`
 	Function        weighting.Function  `json:"function"`
 	Fresh           int                 `json:"fresh"`
 	InService       int                 `json:"in_service"`
@@ -59,7 +63,8 @@ type Server struct {
 func TableOf(t *balancer.Table) Table {
 	e := Table{
 		Backend: t.Backend, Socket: t.Socket, Time: t.Time.UTC(), Algorithm: t.Algorithm, Mode: t.Mode,
-		Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault, Function: t.Function,
+		Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault,
+		Target: t.Target, Aggregate: t.Aggregate, WindowSeconds: t.Window.Seconds(), Function: t.Function,
 		Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
 		LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
 		DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, LoopGain: t.LoopGain,
