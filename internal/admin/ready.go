@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+// firsts remembers which backends have had a first pass that could act: what
+// fails later on is a fault, and no reason to be called not ready.
+type firsts struct {
+	mu   sync.Mutex
+	have map[string]bool
+}
+
+// note takes up a table.
+func (f *firsts) note(t *balancer.Table) {
+	if !acted(t) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.have == nil {
+		f.have = make(map[string]bool)
+	}
+	f.have[t.Backend] = true
+}
+
+func (f *firsts) of(backend string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.have[backend]
+}
+
+// acted tells whether a pass had all that it takes to set weights: it wrote
+// them, kept them, or held them with data in hand.
+func acted(t *balancer.Table) bool {
+	return t.Verdict != weighting.Hold || t.Fresh > 0 && !t.Unread()
+}
+
+// unready says in words what is missing, a line a backend; none when all are
+// ready.
+func (s *Server) unready() []string {
+	var lines []string
+	balancers := s.fleet().Balancers()
+	if len(balancers) == 0 {
+		return []string{"no backend is balanced yet"}
+	}
+	for _, b := range balancers {
+		name := b.Config().Name
+		if s.mode(b) == config.Observe || s.first.of(name) {
+			continue
+		}
+		why := "no HAProxy has been read yet"
+		for _, t := range b.Tables() {
+			if acted(t) {
+				why = ""
+				break
+			}
+			why = "no pass has had loads yet: " + t.Why
+		}
+		if why == "" {
+			continue
+		}
+		for _, f := range b.Faults() {
+			if !strings.Contains(why, f.Cause) {
+				why += "; " + f.What + ": " + f.Cause
+			}
+		}
+		lines = append(lines, fmt.Sprintf("backend %s: %s", name, why))
+	}
+	return lines
+}
+
+// mode is the one in force for a backend.
+func (s *Server) mode(b *balancer.Balancer) config.Mode {
+	if m := s.options.Controls.Of(b.Config().Name).Mode; m != nil {
+		return m.Mode
+	}
+	if m := b.Config().Mode; m != "" {
+		return m
+	}
+	return config.Live
+}

@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+func serveHealthy(w http.ResponseWriter, _ *http.Request) {
+	send(w, http.StatusOK, "text/plain; charset=utf-8", []byte("healthy\n"))
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+	status, text := http.StatusOK, "ready"
+	if missing := s.unready(); len(missing) > 0 {
+		status, text = http.StatusServiceUnavailable, "not ready\n"+strings.Join(missing, "\n")
+	}
+	send(w, status, "text/plain; charset=utf-8", []byte(text+"\n"))
+}
+
+// flag reads a parameter that is yes or no; an error is sent.
+func flag(w http.ResponseWriter, r *http.Request, name string) (yes, ok bool) {
+	switch v := r.URL.Query().Get(name); v {
+	case "", "yes":
+		return true, true
+	case "no":
+		return false, true
+	default:
+		problem(w, http.StatusBadRequest, fmt.Sprintf("%s=%q: allowed: yes, no", name, v), "")
+		return false, false
+	}
+}
+
+// serveTables answers with all tables, or with those of one backend.
+func (s *Server) serveTables(w http.ResponseWriter, r *http.Request) {
+	reasons, ok := flag(w, r, "reasons")
+	if !ok {
+		return
+	}
+	var all []*balancer.Table
+	if name := r.PathValue("backend"); name == "" {
+		all = s.fleet().Tables()
+	} else {
+		b := s.backend(w, name)
+		if b == nil {
+			return
+		}
+		all = b.Tables()
+	}
+	answer := api.Tables{Tables: make([]api.Table, len(all))}
+	for i, t := range all {
+		answer.Tables[i] = tableOf(t, reasons)
+	}
+	s.writeJSON(w, http.StatusOK, answer)
+}
+
+func tableOf(t *balancer.Table, reasons bool) api.Table {
+	a := api.TableOf(t)
+	for i := range a.Servers {
+		if !reasons || a.Servers[i].Reasons == nil {
+			a.Servers[i].Reasons = []weighting.Reason{}
+		}
+	}
+	return a
+}
+
+// backend finds a backend; when there is none of that name it says so to the
+// client and returns nil.
+func (s *Server) backend(w http.ResponseWriter, name string) *balancer.Balancer {
+	f := s.fleet()
+	if b := f.Balancer(name); b != nil {
+		return b
+	}
+	what, do := s.noBackend(f, name)
+	problem(w, http.StatusNotFound, what, do)
+	return nil
+}
+
+func (s *Server) noBackend(f *balancer.Fleet, name string) (what, do string) {
+	var names []string
+	for _, b := range f.Balancers() {
+		names = append(names, b.Config().Name)
+	}
+	what = fmt.Sprintf("there is no backend %q in the configuration in force", name)
+	if len(names) == 0 {
+		return what, "wait until the daemon has started"
+	}
+	return what, nearNames(name, names, "backends")
+}
+
+// Status is the answer of /api/v1/status.
+func (s *Server) status() api.Status {
+	a, f := s.options.Daemon(), s.fleet()
+	a.Ready = len(s.unready()) == 0
+	a.Faults = append(slices.Clip(a.Faults), f.Faults()...)
+	if a.Faults == nil {
+		a.Faults = []balancer.Fault{}
+	}
+	if a.SPOA == nil {
+		a.SPOA = []string{}
+	}
+	if a.Config.RestartKeys == nil {
+		a.Config.RestartKeys = []string{}
+	}
+	a.Backends = make([]api.BackendStatus, 0, len(f.Balancers()))
+	for _, b := range f.Balancers() {
+		c := b.Config()
+		one := api.BackendStatus{
+			Backend: c.Name, Mode: string(s.mode(b)), IntervalSeconds: c.Interval.Seconds(),
+			Control: s.options.Controls.Of(c.Name), Tables: []api.Table{},
+		}
+		for _, t := range b.Tables() {
+			one.Tables = append(one.Tables, tableOf(t, false))
+		}
+		a.Backends = append(a.Backends, one)
+	}
+	return a
+}
+
+func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	s.writeJSON(w, http.StatusOK, s.status())
+}
+
+func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("backend")
+	if s.backend(w, name) == nil {
+		return
+	}
+	if s.options.History == nil {
+		problem(w, http.StatusNotFound, "no history is kept", "")
+		return
+	}
+	release, ok := s.acquire(w, r)
+	if !ok {
+		return
+	}
+	defer release()
+	s.writeJSON(w, http.StatusOK, s.options.History.Of(name))
+}
+
+func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
+	problem(w, http.StatusNotFound, "no page yet", "")
+}
