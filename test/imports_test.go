@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/query":       {"internal/balancer", "spoa"},
 	"internal/api":         {"graphite", "weighting", "internal/balancer"},
 	"internal/report":      {"graphite", "internal/balancer", "internal/config"},
-	"internal/admin":       {"internal/api", "internal/balancer", "internal/config"},
+	"internal/admin":       {"weighting", "internal/api", "internal/balancer", "internal/config"},
 	"internal/state":       {"internal/balancer"},
 	"internal/daemon":      {"graphite", "spoa", "lua", "weighting", "internal/..."},
 	"internal/simulate":    {"graphite", "weighting", "internal/config", "internal/balancer"},
