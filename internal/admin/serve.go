@@ -50,10 +50,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener, routes func(ending <
 		Handler:           routes(ending),
 		ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
 		WriteTimeout: s.limits.write, IdleTimeout: s.limits.idle,
-		MaxHeaderBytes:    s.limits.headerBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnContext:       withPeer,
-		ConnState:         crowd.changed,
+		MaxHeaderBytes: s.limits.headerBytes,
+		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext:    withPeer,
+		ConnState:      crowd.changed,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

@@ -86,7 +86,7 @@ func (p *plane) publish(r *record) {
 			})
 		}
 		if s, ok := given[row.Server]; ok {
-			row.Capacity = s.Capacity
+			row.Capacity, row.WeightBefore = s.Capacity, s.Weight
 			age := row.fill(s.Load, r.picture, r.in.Now)
 			if row.Load != nil && s.Rotation == weighting.InRotation && (first || age < t.Age) {
 				t.Age, first = age, false
@@ -145,7 +145,7 @@ func (p *plane) blank(state *haproxy.State) *Table {
 		s := &state.Servers[i]
 		t.Rows[i] = Row{
 			Server: s.Name, Capacity: capacities[i], Weight: s.Weight, Pin: pinOf(p.control, s.Name),
-			AppliedWeight: s.Weight, InitialWeight: s.InitialWeight,
+			AppliedWeight: s.Weight, WeightBefore: s.Weight, InitialWeight: s.InitialWeight,
 			AdminState: s.Admin.Word(), OpState: s.Op.String(), Backup: s.Backup, Sessions: s.Sessions,
 			Reasons: []weighting.Reason{},
 		}

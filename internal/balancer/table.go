@@ -61,6 +61,7 @@ type Row struct {
 	Share         float64            `json:"share"`          // 0..1 of the new connections
 	Weight        int                `json:"weight"`         // computed
 	AppliedWeight int                `json:"applied_weight"` // in force, read back from HAProxy
+	WeightBefore  int                `json:"-"`              // in force when the pass began, whoever set it
 	InitialWeight int                `json:"initial_weight"`
 	AdminState    string             `json:"admin_state"` // "ready", "drain", "maint"
 	OpState       string             `json:"op_state"`    // "running", "stopped", ...
