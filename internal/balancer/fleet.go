@@ -100,6 +100,16 @@ func planesOf(b *config.Backend, all []Plane) []Plane {
 // Balancers returns the balancers in the order of the file.
 func (f *Fleet) Balancers() []*Balancer { return f.balancers }
 
+// Sockets returns the runtime sockets in the order of the file, as tables print
+// them.
+func (f *Fleet) Sockets() []string {
+	all := make([]string, len(f.watchers))
+	for i, w := range f.watchers {
+		all[i] = w.faults.socket
+	}
+	return all
+}
+
 // Balancer returns the balancer of a backend; nil when there is none.
 func (f *Fleet) Balancer(backend string) *Balancer {
 	for _, b := range f.balancers {

@@ -9,11 +9,9 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
-// The steps and the hold that an operator's orders add to those of weighting.
-const (
-	StepPin    = "pin"    // weight set by an operator
-	HoldFrozen = "frozen" // an operator keeps the weights as they are
-)
+// StepPin is a step of a Reason beside those of weighting: an operator has set
+// the weight.
+const StepPin = "pin"
 
 // order takes up what operators have ordered by now.
 func (p *plane) order() {

@@ -322,7 +322,7 @@ func (p *plane) guard(f func()) {
 		err := tellPanic(p.faults, p.log, r)
 		if t := p.table.Load(); t != nil {
 			held := *t
-			held.Verdict, held.HoldCode = weighting.Hold, "panic"
+			held.Verdict, held.HoldCode = weighting.Hold, HoldPanic
 			held.Why, held.Fault = err.Error(), err.Error()
 			p.table.Store(&held)
 		}

@@ -162,7 +162,7 @@ func (p *plane) publishState(state *haproxy.State) {
 	t := p.blank(state)
 	old := p.table.Load()
 	if old == nil || len(old.Rows) == 0 {
-		t.Verdict, t.HoldCode = weighting.Hold, "starting"
+		t.Verdict, t.HoldCode = weighting.Hold, HoldStarting
 		t.Why = "these are the weights in force; no pass has been made yet"
 		t.Fault = p.faultText(p.last)
 		p.setTable(t)
@@ -190,9 +190,6 @@ func (p *plane) publishState(state *haproxy.State) {
 	p.setTable(&merged)
 }
 
-// unreadCode is the HoldCode of a table made without HAProxy.
-const unreadCode = "haproxy"
-
 // publishUnread makes the table of a pass that could not read HAProxy: the
 // servers as they were last known, with the newest loads.
 func (p *plane) publishUnread(picture *picture, err error) {
@@ -204,7 +201,7 @@ func (p *plane) publishUnread(picture *picture, err error) {
 		*t = *old
 	}
 	t.Time = p.now()
-	t.Verdict, t.HoldCode, t.Why = weighting.Hold, unreadCode, "HAProxy could not be read: "+err.Error()
+	t.Verdict, t.HoldCode, t.Why = weighting.Hold, HoldUnread, "HAProxy could not be read: "+err.Error()
 	t.Fault = p.faultText(picture)
 	t.Changes, t.Foreign = 0, 0
 	t.Mode, t.Control = string(p.mode()), p.control

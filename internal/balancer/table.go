@@ -71,9 +71,18 @@ type Row struct {
 	Reasons       []weighting.Reason `json:"reasons"`
 }
 
+// The codes of a hold (Table.HoldCode) beside those of weighting. They are
+// stable.
+const (
+	HoldFrozen   = "frozen"   // an operator keeps the weights as they are
+	HoldStarting = "starting" // no pass has been made yet
+	HoldUnread   = "haproxy"  // HAProxy could not be read
+	HoldPanic    = "panic"    // a mistake in this program has stopped a pass
+)
+
 // Unread tells whether HAProxy could not be read for this table: servers and
 // weights are as they were last known.
-func (t *Table) Unread() bool { return t.HoldCode == unreadCode }
+func (t *Table) Unread() bool { return t.HoldCode == HoldUnread }
 
 // InRotation tells whether HAProxy gives the server new connections by its
 // weight: it is up, ready, above weight 0 and not a backup server.
