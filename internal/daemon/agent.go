@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/negasus/haproxy-spoe-go/action"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
@@ -27,38 +28,74 @@ const drainLimit = 5 * time.Second
 // agent is the SPOE agent of the daemon, with its listeners open.
 type agent struct {
 	server    *spoa.Server
-	handler   *query.Handler
+	counts    func() (query.Counts, bool)
 	listeners []net.Listener
 	log       *slog.Logger
 }
 
-// newAgent opens the listeners of [spoa]; they are all closed on an error. It
-// returns nil when the configuration has none.
-func newAgent(ctx context.Context, c *config.Config, fleet *balancer.Fleet, log *slog.Logger) (*agent, error) {
-	if len(c.SPOA.Listen) == 0 {
+// newAgent opens the listeners of [spoa], but for those that systemd holds open
+// for us; they are all closed on an error. It returns nil when the
+// configuration has none.
+func (d *daemon) newAgent(ctx context.Context) (*agent, error) {
+	c := d.options.Config.SPOA
+	if len(c.Listen) == 0 {
 		return nil, nil
 	}
-	a := &agent{handler: newHandler(c, fleet, log), log: log}
-	a.server = &spoa.Server{
-		Handler: a.handler, MaxFrameSize: c.SPOA.MaxFrameSize, MaxConns: c.SPOA.MaxConnections,
-		IdleTimeout: c.SPOA.IdleTimeout, Logger: log,
+	given, err := inherited()
+	if err != nil {
+		return nil, err
 	}
-	for _, address := range c.SPOA.Listen {
-		l, err := listen(ctx, address)
+	a := &agent{counts: d.queries, log: d.log}
+	a.server = &spoa.Server{
+		Handler: spoa.HandlerFunc(d.serveSPOE), MaxFrameSize: c.MaxFrameSize, MaxConns: c.MaxConnections,
+		IdleTimeout: c.IdleTimeout, Logger: d.log, Observer: d.metrics,
+	}
+	for _, address := range c.Listen {
+		l := given.take(address)
+		if l == nil {
+			l, err = listen(ctx, address)
+		}
 		if err != nil {
-			for _, open := range a.listeners {
-				open.Close()
-			}
-			return nil, fmt.Errorf("SPOE agent: can't listen on %s: %w", address, err)
+			a.close()
+			given.close()
+			return nil, &ListenError{Address: address, err: err}
 		}
 		a.listeners = append(a.listeners, l)
+	}
+	if unknown := given.close(); len(unknown) > 0 {
+		a.close()
+		return nil, fmt.Errorf("systemd hands over sockets that spoa.listen does not name: %s; make the ListenStream= of the socket unit and spoa.listen the same",
+			strings.Join(unknown, ", "))
 	}
 	return a, nil
 }
 
+func (a *agent) close() {
+	for _, l := range a.listeners {
+		l.Close()
+	}
+}
+
+// ListenError is an address of spoa.listen that can't be listened on.
+type ListenError struct {
+	Address config.Listener
+	err     error
+}
+
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("SPOE agent: can't listen on %s: %v", e.Address, e.err)
+}
+
+func (e *ListenError) Unwrap() error { return e.err }
+
+// serveSPOE answers from the generation in force.
+func (d *daemon) serveSPOE(answer *action.Actions, r *spoa.Request) error {
+	return d.current.Load().handler.ServeSPOE(answer, r)
+}
+
 // newHandler answers from the fleet's tables, and is told of each new one.
-func newHandler(c *config.Config, fleet *balancer.Fleet, log *slog.Logger) *query.Handler {
-	o := query.Options{Logger: log}
+func newHandler(c *config.Config, fleet *balancer.Fleet, before *query.Handler, log *slog.Logger) *query.Handler {
+	o := query.Options{Logger: log, Before: before}
 	for i, b := range fleet.Balancers() {
 		o.Sources = append(o.Sources, sourceOf(&c.Backends[i], b.Tables))
 	}
@@ -142,7 +179,7 @@ func (a *agent) drain() {
 		a.log.Warn("SPOE connections were cut: their peers did not take the answers", "waited", drainLimit.String(),
 			"meanwhile", "HAProxy goes on without variables")
 	}
-	counts := a.handler.Counts()
+	counts, _ := a.counts()
 	args := []any{"on", a.addresses(), "unknown_messages", counts.Unknown}
 	for _, name := range []string{"weighter-backend", "weighter-server", "weighter-pick", "weighter-choose"} {
 		m := counts.ByMessage[name]
