@@ -33,7 +33,7 @@ local first_retry, longest_retry = 1, 30
 local naming = 10
 
 -- Tokens or rows between two pauses in which HAProxy's thread does other things.
-local slice = 250
+local slice = 100
 
 local deepest = 32 -- levels of lists and objects in an answer
 

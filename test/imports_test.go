@@ -27,9 +27,10 @@ var mayImport = map[string][]string{
 
 	// The daemon.
 	"internal/haproxy":     {},
-	"internal/config":      {"graphite", "weighting", "internal/haproxy"},
+	"internal/script":      {"weighting", "lua"},
+	"internal/config":      {"graphite", "weighting", "lua", "internal/haproxy", "internal/script"},
 	"internal/balancer":    {"graphite", "weighting", "internal/haproxy", "internal/config"},
-	"internal/query":       {"internal/balancer", "spoa"},
+	"internal/query":       {"internal/balancer", "spoa", "lua"},
 	"internal/api":         {"graphite", "weighting", "internal/balancer"},
 	"internal/report":      {"graphite", "internal/balancer", "internal/config"},
 	"internal/admin":       {"weighting", "internal/api", "internal/balancer", "internal/config"},
@@ -52,6 +53,7 @@ var mayImport = map[string][]string{
 	"test/scripts":      {},
 	"test/e2e":          {},
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
+	"test/luahaproxy":   {}, // tests only
 	"test/spoe":         {"test/haproxyproc", "haproxy-conf", "spoa"},
 	"test/spoefaults":   {"test/spoe", "test/haproxyproc"},
 	"test/benchspoa":    {"spoa", "test/haproxyproc"},
