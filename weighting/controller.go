@@ -16,12 +16,17 @@ type Controller struct {
 	last     time.Time // of the last pass
 	seen     time.Time // when any server last had data; of the first pass before that
 	usual    usualTotal
+	weigher  Weigher // for Lua
 	words    words
 }
 
 // NewController returns a controller for settings that have been checked.
 func NewController(s Settings) *Controller {
-	return &Controller{settings: s, timing: s.Timing.complete(), servers: map[string]*memory{}}
+	c := &Controller{settings: s, timing: s.Timing.complete(), servers: map[string]*memory{}}
+	if s.Function == Lua && s.NewWeigher != nil {
+		c.weigher = s.NewWeigher()
+	}
+	return c
 }
 
 // Decide works out the weights for one pass.
@@ -48,7 +53,9 @@ func (c *Controller) Decide(in Input) *Decision {
 	if code, why := p.implausible(); code != "" {
 		return p.hold(code, why)
 	}
-	p.apply()
+	if err := p.apply(); err != nil {
+		return p.hold(HoldScript, "the script gives no shares: "+err.Error()+": weights stay as they are")
+	}
 	p.limitShares()
 	p.round()
 	p.limitSteps()

@@ -215,8 +215,8 @@ func (p *pass) implausible() (code, why string) {
 	return "", ""
 }
 
-// apply runs the function. Afterwards shares sum to 1.
-func (p *pass) apply() {
+// apply runs the function. Afterwards shares sum to 1. Only a script can fail.
+func (p *pass) apply() error {
 	set := &p.c.settings
 	n := p.weighed
 	share, load, capacity := p.shares[:n], p.loads[:n], p.capacities[:n]
@@ -237,10 +237,15 @@ func (p *pass) apply() {
 		})
 	case Feedback:
 		p.feedback()
+	case Lua:
+		if err := p.script(share); err != nil {
+			return err
+		}
 	default:
 		p.waterFill(share, load, capacity)
 	}
 	p.share()
+	return nil
 }
 
 func (p *pass) waterFill(share, load, capacity []float64) {

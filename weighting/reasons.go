@@ -36,6 +36,7 @@ const (
 	HoldQuorum    = "quorum"            // too few servers have data
 	HoldAllZero   = "all-zero"          // every load is zero
 	HoldTotal     = "implausible-total" // total load under 1 % of the usual
+	HoldScript    = "script"            // the user's function failed, or said nothing usable
 )
 
 // words builds one text after another in the same buffer.

@@ -17,6 +17,7 @@ const (
 	NormalisedExponential Function = "normalised-exponential"
 	WaterFill             Function = "water-fill"
 	Feedback              Function = "feedback"
+	Lua                   Function = "lua" // a user's, see Weigher
 )
 
 // Better says which loads are good.
@@ -68,6 +69,8 @@ type Settings struct {
 	Interval   time.Duration // T, between two passes
 	Window     time.Duration // of the render request
 	Timing     Timing        // constants of time; the zero value means the documented ones
+	// NewWeigher makes what weighs for one controller, for the function Lua.
+	NewWeigher func() Weigher
 }
 
 // DefaultSettings returns the documented defaults.
@@ -105,6 +108,9 @@ type Server struct {
 	Rotation      Rotation
 	UpSince       time.Time // last time it came up; zero when longer ago than anyone remembers
 	Sessions      int       // open now; -1 when unknown
+	// Metrics are further values by their names, for a Weigher. Nil when there
+	// are none. They shape nothing else.
+	Metrics map[string]float64
 }
 
 // Input is all that one pass gives to Decide.
@@ -152,6 +158,7 @@ type Decision struct {
 	Delay    time.Duration // d
 	Gain     float64       // k: aggressiveness, tauhat/H of water-fill, one pass's answer of feedback
 	Function Function
+	Printed  []string // what a Weigher has to say
 }
 
 // ServerDecision is one server's part of a Decision, in the order of the input.

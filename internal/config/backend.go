@@ -63,6 +63,7 @@ func readBackend(t *table, c *Config) Backend {
 	}
 	b.Target = target.value
 	b.ServerRegexp, b.ServerName = t.serverName(b.Target)
+	t.weighScript("script", &b)
 	checkTimes(t, &b, c)
 	return b
 }
@@ -168,7 +169,7 @@ func readWeighting(t *table) weighting.Settings {
 	d := weighting.DefaultSettings()
 	const day = 24 * time.Hour
 	s := weighting.Settings{
-		Function:       t.function("function", d.Function),
+		Function:       choice(t, "function", d.Function, weighting.LimitedProportions, weighting.NormalisedExponential, weighting.Feedback, weighting.Lua),
 		LimitingFactor: t.number("limiting_factor", d.LimitingFactor, span{low: 1, high: 100, open: true}),
 		Aggressiveness: t.number("aggressiveness", d.Aggressiveness, span{low: 0, high: 100, open: true}),
 		Better:         choice(t, "better", weighting.Lower, weighting.Higher),
@@ -213,15 +214,6 @@ func (t *table) usedBy(key string, function weighting.Function, users ...weighti
 		names[i] = fmt.Sprintf("%q", string(u))
 	}
 	t.wrong(key, "has no use with %s; allowed: with function = %s", t.refer("function", function), strings.Join(names, " or "))
-}
-
-func (t *table) function(key string, fallback weighting.Function) weighting.Function {
-	if t.values[key] == "lua" {
-		t.take(key)
-		t.wrong(key, `this version does not have "lua" yet; allowed: "water-fill", "limited-proportions", "normalised-exponential", "feedback"`)
-		return fallback
-	}
-	return choice(t, key, fallback, weighting.LimitedProportions, weighting.NormalisedExponential, weighting.Feedback)
 }
 
 // maxStep reads "off" (0) or the largest relative change of a weight in a pass.

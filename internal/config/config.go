@@ -107,12 +107,6 @@ var Minimal string
 // largestFile is far above any configuration that a person wrote.
 const largestFile = 4 << 20
 
-// laterKeys are documented, and refused until they work: a key that is read
-// and ignored would be a lie.
-func laterKeys() []string {
-	return []string{"spoa.script", "backend.script"}
-}
-
 // Load is LoadContext without an end before the file's.
 func Load(file string) (*Config, error) { return LoadContext(context.Background(), file) }
 
@@ -152,7 +146,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, 
 	}
 	r := &reader{file: file, env: env, lines: locate(data), flawed: map[string]bool{}}
 	c := readFile(r.newTable("", "", values))
-	r.unknown(laterKeys())
+	r.unknown()
 	if len(r.mistakes) > 0 {
 		sortMistakes(r.mistakes)
 		return nil, r.mistakes

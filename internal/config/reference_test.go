@@ -14,6 +14,9 @@ import (
 // Text has a blank after its "#".
 var keyLine = regexp.MustCompile(`(?m)^#?([a-z_]+)\s*= `)
 
+// weighLine is backend.script, which goes with function = "lua" only.
+const weighLine = `#script = "/etc/haproxy-weighter/weigh.lua"`
+
 // exclusive are the keys of reference.toml that can't stand side by side.
 var exclusive = [][]string{{"username", "password_file"}, {"bearer_token_file"}}
 
@@ -38,21 +41,44 @@ func uncommented(folder string, without []string) string {
 	lines := strings.Split(Reference, "\n")
 	for i, line := range lines {
 		m := keyLine.FindStringSubmatch(line)
-		if m != nil && !slices.Contains(without, m[1]) {
+		if m != nil && !slices.Contains(without, m[1]) && line != weighLine {
 			lines[i] = strings.TrimPrefix(line, "#")
 		}
 	}
 	return strings.ReplaceAll(strings.Join(lines, "\n"), "/etc/haproxy-weighter/", folder+"/")
 }
 
-func TestReferenceIsSoundUncommented(t *testing.T) {
+// referenceFolder has the files that the reference names.
+func referenceFolder(t *testing.T) string {
 	folder := t.TempDir()
 	writeCertificate(t, folder)
-	for _, name := range []string{"graphite.password", "graphite.token"} {
-		if err := os.WriteFile(folder+"/"+name, []byte("secret\n"), 0o600); err != nil {
+	for name, text := range map[string]string{
+		"graphite.password": "secret\n", "graphite.token": "secret\n",
+		"answer.lua": "function answer() end\n", "weigh.lua": "function weigh() end\n",
+	} {
+		if err := os.WriteFile(folder+"/"+name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return folder
+}
+
+func TestReferenceIsSoundWithALuaFunction(t *testing.T) {
+	text := uncommented(referenceFolder(t), []string{"username", "password_file", "limiting_factor", "aggressiveness"})
+	text = strings.Replace(text, `function = "limited-proportions"`, `function = "lua"`, 1)
+	folder := regexp.MustCompile(`"(.*)/answer.lua"`).FindStringSubmatch(text)[1]
+	text = strings.Replace(text, strings.ReplaceAll(weighLine, "/etc/haproxy-weighter", folder), `script = "`+folder+`/weigh.lua"`, 1)
+	c, err := Parse("reference.toml", []byte(text), testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := c.Backends[0].Weighting; b.Function != "lua" || b.NewWeigher == nil || c.SPOA.Script == nil {
+		t.Errorf("function %q, script of the backend %v, of the agent %v", b.Function, b.NewWeigher != nil, c.SPOA.Script)
+	}
+}
+
+func TestReferenceIsSoundUncommented(t *testing.T) {
+	folder := referenceFolder(t)
 	for _, without := range exclusive {
 		text := uncommented(folder, without)
 		c, err := Parse("reference.toml", []byte(text), testEnv)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/lua"
 )
 
 // SPOA is the table [spoa]: the agent that answers HAProxy's SPOE messages.
@@ -16,6 +18,7 @@ type SPOA struct {
 	MaxFrameSize   int        // bytes
 	MaxConnections int
 	IdleTimeout    time.Duration
+	Script         *lua.Script // answers messages that are not ours; nil = they stay unanswered
 }
 
 // Listener is where the agent listens.
@@ -46,11 +49,12 @@ func readSPOA(t *table) SPOA {
 		MaxFrameSize:   t.integer("max_frame_size", 16380, leastFrame, mostFrame),
 		MaxConnections: t.integer("max_connections", 1024, 1, 1_000_000),
 		IdleTimeout:    t.duration("idle_timeout", 5*time.Minute, time.Second, 24*time.Hour),
+		Script:         t.answerScript("script"),
 	}
 	if t.given("listen") {
 		return s
 	}
-	for _, key := range []string{"max_frame_size", "max_connections", "idle_timeout"} {
+	for _, key := range []string{"max_frame_size", "max_connections", "idle_timeout", "script"} {
 		if t.given(key) && t.sound(key) {
 			t.wrong(key, "has no use without spoa.listen; add that, or remove it")
 		}

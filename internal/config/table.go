@@ -168,9 +168,8 @@ func (t *table) list(key string) []*table {
 	return all
 }
 
-// unknown reports every key that nobody asked for. later are the paths that a
-// later version knows.
-func (r *reader) unknown(later []string) {
+// unknown reports every key that nobody asked for.
+func (r *reader) unknown() {
 	home := map[string]string{} // key -> a table that knows it
 	for _, t := range slices.Backward(r.tables) {
 		for _, k := range t.known {
@@ -184,8 +183,6 @@ func (r *reader) unknown(later []string) {
 			}
 			owner, elsewhere := home[key]
 			switch {
-			case slices.Contains(later, joinPath(t.name, key)):
-				t.wrong(key, "this version does not have it yet; remove it for now")
 			case elsewhere && owner != "":
 				t.wrong(key, "unknown key here; it belongs to the table %q", owner)
 			case closest(key, t.known) != "":

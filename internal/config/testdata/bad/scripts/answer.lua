@@ -1,0 +1,3 @@
+function answer()
+	return { ok = true }
+end

@@ -1,0 +1,3 @@
+local limit = nil
+limit = limit + 1
+function weigh() end

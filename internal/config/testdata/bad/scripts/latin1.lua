@@ -1,0 +1,2 @@
+-- Grüße
+function weigh() end

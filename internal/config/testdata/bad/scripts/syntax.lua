@@ -1,0 +1,3 @@
+function weigh(servers)
+	return servers[
+end
