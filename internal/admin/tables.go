@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
@@ -126,7 +128,22 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	s.writeJSON(w, http.StatusOK, s.status())
 }
 
+// serveHistory answers with what is kept of a backend: since=SECONDS leaves out
+// what is not later than that time, series=no the samples.
 func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
+	series, ok := flag(w, r, "series")
+	if !ok {
+		return
+	}
+	var after time.Time
+	if text := r.URL.Query().Get("since"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || seconds < 0 || seconds > latestTime {
+			problem(w, http.StatusBadRequest, fmt.Sprintf("since=%q: allowed: whole seconds since 1970", text), "")
+			return
+		}
+		after = time.Unix(seconds, 0)
+	}
 	name := r.PathValue("backend")
 	if s.backend(w, name) == nil {
 		return
@@ -135,13 +152,21 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "no history is kept", "")
 		return
 	}
+	if !series {
+		a, _ := s.options.History.excerpt(name, after)
+		s.writeJSON(w, http.StatusOK, a)
+		return
+	}
 	release, ok := s.acquire(w, r)
 	if !ok {
 		return
 	}
 	defer release()
-	s.writeJSON(w, http.StatusOK, s.options.History.Of(name))
+	s.writeJSON(w, http.StatusOK, s.options.History.Since(name, after))
 }
+
+// latestTime is the end of the year 9999, the last one that RFC 3339 knows.
+const latestTime = 253402300799
 
 func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 	problem(w, http.StatusNotFound, "no page yet", "")

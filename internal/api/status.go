@@ -57,9 +57,10 @@ type History struct {
 type Event struct {
 	Time   time.Time `json:"time"`   // UTC
 	Socket string    `json:"socket"` // empty: all
-	Kind   string    `json:"kind"`   // one of EventKinds
+	Kind   string    `json:"kind"`   // one of the constants below
 	Text   string    `json:"text"`   // in words
-	// Changes are the weights of an event of kind EventWeights; else null.
+	// Changes are the weights of an event of kind EventWeights, the largest
+	// changes first, at most 12: Text says how many more there were. Else null.
 	Changes []WeightChange `json:"changes"`
 }
 
@@ -67,9 +68,11 @@ type Event struct {
 const (
 	EventWeights = "weights" // weights were written
 	EventForeign = "foreign" // somebody else has set weights
-	EventOrder   = "order"   // pin, unpin, freeze, unfreeze, mode
+	EventOrder   = "order"   // pin, unpin, freeze, unfreeze, mode; or the time of one has passed
 	EventHold    = "hold"    // passes began to hold, for the reason in Text
-	EventGood    = "good"    // passes no longer hold
+	EventFault   = "fault"   // something else went wrong
+	EventGood    = "good"    // passes no longer hold, or nothing is wrong any more
+	EventReload  = "reload"  // HAProxy has a new worker
 )
 
 // WeightChange is one server's part of an Event.
@@ -81,7 +84,8 @@ type WeightChange struct {
 	Text   string   `json:"text"` // the steps that bent the weight; may be empty
 }
 
-// Series are the samples of one backend on one socket, all of the same length.
+// Series are the samples of one backend on one socket, all of the same length:
+// each pass in the last hour, before that means of some minutes.
 type Series struct {
 	Socket    string                `json:"socket"`
 	Times     []int64               `json:"times"`     // seconds since 1970

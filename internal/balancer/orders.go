@@ -9,9 +9,11 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
-// StepPin is a step of a Reason beside those of weighting: an operator has set
-// the weight.
-const StepPin = "pin"
+// Steps of a Reason beside those of weighting.
+const (
+	StepPin     = "pin"           // an operator has set the weight
+	StepForeign = "foreign-write" // somebody else had set it
+)
 
 // order takes up what operators have ordered by now.
 func (p *plane) order() {

@@ -81,7 +81,7 @@ func (p *plane) publish(r *record) {
 		row := &t.Rows[i]
 		if f, ok := r.foreign[row.Server]; ok {
 			row.Reasons = append(row.Reasons, weighting.Reason{
-				Step: "foreign-write", Before: float64(f.ours), After: float64(f.found),
+				Step: StepForeign, Before: float64(f.ours), After: float64(f.found),
 				Text: "somebody else has set the weight: " + f.who(),
 			})
 		}
