@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+)
+
+// With limited-proportions, aggressiveness 1 and no limit in the way, 400 to
+// 100 is one to four.
+const oneToFour = "function = \"limited-proportions\"\naggressiveness = 1.0\n"
+
+func TestReloadIsAllOrNothing(t *testing.T) {
+	s := newScene(t)
+	s.configure(oneToFour, "")
+	s.start()
+	s.until("weights are written", func() bool { return s.weight("ingest/s1") == 64 && s.weight("ingest/s3") == 256 })
+
+	// A file with one mistake changes nothing, though the rest of it would.
+	s.configure("function = \"limited-proportions\"\naggressiveness = 2.0\nmax_weight = 300\n", "")
+	s.hangUp()
+	s.untilLog(1, "the configuration was not reloaded")
+	status := s.status()
+	if !strings.Contains(status.Config.ReloadError, "max_weight") || status.Config.ReloadFailed == nil {
+		t.Errorf("status after a failed reload: %+v", status.Config)
+	}
+	if w := s.weight("ingest/s1"); w != 64 {
+		t.Errorf("weight %d after a failed reload", w)
+	}
+
+	// The corrected file: another function, another backend, and keys that are
+	// read at start only.
+	s.configure("function = \"limited-proportions\"\naggressiveness = 1.0\nmax_weight = 128\n", `
+[[backend]]
+name = "other"
+target = "aliasByNode(load.*, 1)"
+interval = "1s"
+function = "limited-proportions"
+aggressiveness = 1.0
+[spoa]
+listen = ["127.0.0.1:1"]
+`)
+	s.hangUp()
+	s.until("the new settings count", func() bool { return s.weight("ingest/s3") == 128 && s.weight("ingest/s1") == 64 })
+	s.until("the new backend is balanced", func() bool { return s.weight("other/s1") == 128 && s.weight("other/s2") == 256 })
+	status = s.status()
+	if status.Config.ReloadError != "" || status.Config.ReloadFailed != nil || !slices.Contains(status.Config.RestartKeys, "spoa.listen") {
+		t.Errorf("status after a good reload: %+v", status.Config)
+	}
+	if names := backends(status); !slices.Equal(names, []string{"ingest", "other"}) {
+		t.Errorf("backends %v", names)
+	}
+
+	// A backend that leaves the file keeps its weights.
+	s.configure(oneToFour, "")
+	s.hangUp()
+	s.untilLog(1, "backends are no longer balanced")
+	s.until("ingest goes on", func() bool { return s.weight("ingest/s3") == 256 })
+	if w := s.weight("other/s1"); w != 128 {
+		t.Errorf("weight %d of a backend that is no longer balanced", w)
+	}
+	if n := s.log.count("somebody else has set weights"); n != 0 {
+		t.Errorf("%d times our own weights were taken for somebody else's; log:\n%s", n, s.log)
+	}
+	_, text := s.http("admin.sock", "GET", "/metrics", nil)
+	for _, want := range []string{`haproxy_weighter_server_weight{proxy="ingest"`, "haproxy_weighter_config_last_reload_successful 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	if strings.Contains(text, `proxy="other"`) {
+		t.Error("series of a backend that is gone are still there")
+	}
+}
+
+func backends(s api.Status) []string {
+	var names []string
+	for _, b := range s.Backends {
+		names = append(names, b.Backend)
+	}
+	return names
+}
+
+// Reloads without a pause, good and bad: tables are there all the time, and
+// what counts in the end is the last good file.
+func TestReloadStorm(t *testing.T) {
+	s := newScene(t)
+	s.configure(oneToFour, "")
+	s.start()
+	s.until("weights are written", func() bool { return s.weight("ingest/s1") == 64 })
+	for i := range 20 {
+		if i%3 == 2 {
+			if err := os.WriteFile(s.file, []byte("[haproxy"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			s.configure(oneToFour, "")
+		}
+		good, bad := s.log.count("configuration reloaded"), s.log.count("was not reloaded")
+		s.hangUp()
+		s.until("the reload is over", func() bool {
+			code, text := s.http("admin.sock", "GET", "/api/v1/table/ingest", nil)
+			var tables api.Tables
+			if err := json.Unmarshal([]byte(text), &tables); code != 200 || err != nil || len(tables.Tables) != 1 || len(tables.Tables[0].Servers) != 4 {
+				t.Fatalf("a table is missing during a reload: %d %s %v", code, text, err)
+			}
+			return s.log.count("configuration reloaded") > good || s.log.count("was not reloaded") > bad
+		})
+	}
+	if w := s.weight("ingest/s1"); w != 64 {
+		t.Errorf("weight %d", w)
+	}
+	if n := s.log.count("somebody else has set weights"); n != 0 {
+		t.Errorf("our own weights were taken for somebody else's; log:\n%s", s.log)
+	}
+}
+
+func TestRestartKeys(t *testing.T) {
+	parse := func(more string) *config.Config {
+		t.Helper()
+		c, err := config.Parse("weighter.toml", []byte(config.Minimal+more), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	a := parse("[spoa]\nlisten = [\"127.0.0.1:9002\"]\n")
+	b := parse(`
+[spoa]
+listen = ["127.0.0.1:9003"]
+max_frame_size = 1024
+max_connections = 5
+idle_timeout = "1m"
+[admin]
+listen = "off"
+control = "off"
+[state]
+file = "/x"
+max_age = "1m"
+[log]
+format = "json"
+level = "debug"
+[report]
+carbon = "127.0.0.1:2003"
+`)
+	want := []string{
+		"spoa.listen", "spoa.max_frame_size", "spoa.max_connections", "spoa.idle_timeout",
+		"admin.listen", "admin.control", "state.file", "log.format",
+	}
+	if diff := cmp.Diff(want, restartKeys(a, b)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if keys := restartKeys(a, a); keys != nil {
+		t.Errorf("the same configuration: %v", keys)
+	}
+}
