@@ -44,6 +44,11 @@
 // Of a backend or server that is not known fresh is set to false and nothing
 // else. A message with an argument missing or of the wrong type sets nothing.
 //
+// # A script
+//
+// A message of any other name goes to the function answer of the user's script,
+// if there is one, which sets what it likes; see docs/lua.md.
+//
 // # Cost
 //
 // An answer takes no lock and does no I/O, and costs the same for ten servers
@@ -61,6 +66,7 @@ import (
 	"github.com/negasus/haproxy-spoe-go/message"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/lua"
 	"github.com/haproxy-weighter/haproxy-weighter/spoa"
 )
 
@@ -84,12 +90,15 @@ type Options struct {
 	Now     func() time.Time      // nil means time.Now
 	Draw    func(n uint64) uint64 // uniform in [0,n), for many goroutines at once; nil means math/rand/v2
 	Before  *Handler              // its counts go on: that of the last configuration; nil means none
+	Script  *lua.Script           // its function answer gets the messages that are not ours; nil means none
 	_       struct{}              // fields are named
 }
 
 // Handler answers the four messages. It is safe for concurrent use.
 type Handler struct {
 	backends map[string]*backend // never changes
+	names    []string            // of the backends, in the order of the configuration
+	answerer *lua.Answerer       // nil without a script
 	now      func() time.Time
 	draw     func(n uint64) uint64
 	tally    *tally
@@ -114,7 +123,11 @@ func New(o Options) *Handler {
 	if o.Before != nil {
 		h.tally = o.Before.tally
 	}
+	if o.Script != nil {
+		h.answerer = o.Script.NewAnswerer()
+	}
 	for _, s := range o.Sources {
+		h.names = append(h.names, s.Backend)
 		h.backends[s.Backend] = &backend{source: s, name: s.Backend}
 		h.Refresh(s.Backend)
 	}
@@ -176,7 +189,11 @@ type query struct {
 
 func (q *query) message(m *message.Message) {
 	k, ok := kindOf(m.Name)
-	if !ok {
+	switch {
+	case !ok && q.h.answerer != nil:
+		q.script(m)
+		return
+	case !ok:
 		q.h.tally.unknownMessage(m.Name)
 		return
 	}

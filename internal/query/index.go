@@ -62,6 +62,7 @@ type index struct {
 	servers any // how many
 	byName  map[string]*server
 	urn     urn
+	sums    sums
 
 	loads      []variable // of the backend, to be sent while it is fresh
 	score      float64    // mean load for its capacity; the lower the better
@@ -75,6 +76,7 @@ func (x *index) fresh(now time.Time) bool {
 
 // server is one row.
 type server struct {
+	row        *balancer.Row
 	weights    [2]variable // weight and share
 	loads      []variable  // to be sent while its load is fresh
 	dataAt     time.Time
@@ -94,7 +96,7 @@ func newIndex(b *backend, t *balancer.Table, old *index) *index {
 	for i := range t.Rows {
 		r, s := &t.Rows[i], &rows[i]
 		x.byName[r.Server] = s
-		s.dataAt = dataTime(t, r, old)
+		s.row, s.dataAt = r, dataTime(t, r, old)
 		share := 0.0
 		if r.InRotation() {
 			share = float64(r.AppliedWeight) / float64(sum.weight)
@@ -117,7 +119,7 @@ func newIndex(b *backend, t *balancer.Table, old *index) *index {
 			expiries = append(expiries, s.freshUntil)
 		}
 	}
-	x.urn = newUrn(t.Rows)
+	x.urn, x.sums = newUrn(t.Rows), sum
 	x.freshUntil = quorate(expiries, sum.inRotation, b.source.Quorum)
 	if len(expiries) > 0 {
 		x.loads, x.score = sum.variables(), sum.score()

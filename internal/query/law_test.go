@@ -120,7 +120,7 @@ func TestLaws(t *testing.T) {
 			s := ask(t, h, asked("weighter-server", "backend", "in", "server", r.Server))
 			shares += s["share"].(int64)
 			rotating[r.Server] = r.InRotation()
-			fresh := r.Load != nil && *r.AgeSeconds+now.Sub(begin).Seconds() <= 60
+			fresh := r.Load != nil && time.Duration(*r.AgeSeconds*float64(time.Second))+now.Sub(begin) <= time.Minute
 			if s["fresh"] != fresh {
 				t.Fatalf("%s: fresh %v, want %v", r.Server, s["fresh"], fresh)
 			}

@@ -8,8 +8,11 @@ import (
 
 // Counts are the numbers of messages since the start.
 type Counts struct {
-	ByMessage map[string]MessageCounts // by the message's name, the part before a dot
-	Unknown   uint64                   // messages that are not ours
+	// ByMessage is by the message's name, the part before a dot; "script" has
+	// those that a script was asked, if there is or was one: NotFound are those
+	// it had nothing to say to, Refused those it failed on.
+	ByMessage map[string]MessageCounts
+	Unknown   uint64 // messages that are not ours, without a script to ask
 }
 
 // MessageCounts are the numbers of one kind of message.
@@ -24,6 +27,7 @@ type MessageCounts struct {
 type tally struct {
 	log     *slog.Logger
 	kinds   [numKinds]kindTally
+	script  scriptTally
 	unknown atomic.Uint64
 }
 
@@ -36,12 +40,16 @@ type kindTally struct {
 func (h *Handler) Counts() Counts {
 	c := Counts{ByMessage: make(map[string]MessageCounts, numKinds), Unknown: h.tally.unknown.Load()}
 	for k := range numKinds {
-		t := &h.tally.kinds[k]
-		c.ByMessage[k.String()] = MessageCounts{
-			Answered: t.answered.Load(), NotFound: t.notFound.Load(), Refused: t.refused.Load(),
-		}
+		c.ByMessage[k.String()] = h.tally.kinds[k].counts()
+	}
+	if s := h.tally.script.counts(); h.answerer != nil || s != (MessageCounts{}) {
+		c.ByMessage[scriptName] = s
 	}
 	return c
+}
+
+func (t *kindTally) counts() MessageCounts {
+	return MessageCounts{Answered: t.answered.Load(), NotFound: t.notFound.Load(), Refused: t.refused.Load()}
 }
 
 func (t *tally) answered(k kind, found bool) {
