@@ -95,7 +95,7 @@ func (d *daemon) serveSPOE(answer *action.Actions, r *spoa.Request) error {
 
 // newHandler answers from the fleet's tables, and is told of each new one.
 func newHandler(c *config.Config, fleet *balancer.Fleet, before *query.Handler, log *slog.Logger) *query.Handler {
-	o := query.Options{Logger: log, Before: before}
+	o := query.Options{Logger: log, Before: before, Script: c.SPOA.Script}
 	for i, b := range fleet.Balancers() {
 		o.Sources = append(o.Sources, sourceOf(&c.Backends[i], b.Tables))
 	}
