@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -168,22 +167,27 @@ func (s *Sender) Run(ctx context.Context) error {
 	defer stop()
 	var out outage
 	for ctx.Err() == nil {
-		for s.waiting() && s.attempt(work, &out) {
-		}
+		s.empty(work, &out)
 		s.rest(ctx, out.failures)
 	}
-	for s.waiting() && s.attempt(work, &out) {
-	}
+	s.empty(work, &out)
 	s.mu.Lock()
 	s.stats.Dropped += uint64(s.queue.clear())
 	s.mu.Unlock()
 	return nil
 }
 
+// empty delivers batches until none is left or one fails.
+func (s *Sender) empty(ctx context.Context, out *outage) {
+	for ctx.Err() == nil && s.waiting() && s.attempt(ctx, out) {
+	}
+}
+
 // outlast gives a context that ends d after ctx.
 func outlast(ctx context.Context, d time.Duration) (context.Context, func()) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	timer := time.AfterFunc(math.MaxInt64, cancel)
+	timer := time.AfterFunc(time.Hour, cancel)
+	timer.Stop() // until ctx ends
 	detach := context.AfterFunc(ctx, func() { timer.Reset(d) })
 	return late, func() {
 		detach()

@@ -47,6 +47,7 @@ var errPortTaken = errors.New("a port was taken by someone else")
 type Options struct {
 	Dir        string // folder for all files; created when missing; "" means a temporary one that Stop removes
 	Retentions string // whisper retentions of every metric; "" means "1s:1h"
+	NoTags     bool   // carbon registers no tags: with them, thousands of new metrics take minutes
 }
 
 // Process is a running Graphite. Its methods are safe for concurrent use.
@@ -133,7 +134,7 @@ func start(ctx context.Context, o Options) (p *Process, err error) {
 
 func (p *Process) writeConf(o Options, ports []int) error {
 	values := map[string]any{
-		"Dir": p.dir, "Retentions": o.Retentions,
+		"Dir": p.dir, "Retentions": o.Retentions, "NoTags": o.NoTags,
 		"WebPort": ports[0], "LinePort": ports[1], "PicklePort": ports[2], "QueryPort": ports[3],
 	}
 	if o.Retentions == "" {
