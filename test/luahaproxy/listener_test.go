@@ -25,7 +25,7 @@ type listener struct {
 	tables []*balancer.Table
 	fault  http.HandlerFunc // answers instead, when not nil
 	free   chan struct{}    // closed when a fault that waits may go on
-	asked  int
+	asked  map[string]int   // by method
 	server *http.Server
 	served chan error
 }
@@ -38,7 +38,7 @@ func listen(t *testing.T, tables ...*balancer.Table) *listener {
 
 func listenOn(t *testing.T, network, address string, tables ...*balancer.Table) *listener {
 	t.Helper()
-	l := &listener{network: network, address: address, tables: tables, free: make(chan struct{})}
+	l := &listener{network: network, address: address, tables: tables, free: make(chan struct{}), asked: map[string]int{}}
 	l.start(t)
 	t.Cleanup(func() { l.stop(t) })
 	return l
@@ -74,12 +74,11 @@ func (l *listener) stop(t *testing.T) {
 	}
 }
 
-// publish gives new tables and ends a fault.
+// publish gives new tables and ends a fault, for requests that come from now on.
 func (l *listener) publish(tables ...*balancer.Table) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.tables, l.fault = tables, nil
-	l.mu.Unlock()
-	l.release()
 }
 
 // breakWith begins a fault.
@@ -97,27 +96,24 @@ func (l *listener) release() {
 	l.free = make(chan struct{})
 }
 
-// wait until release, or until the client has gone.
-func (l *listener) wait(r *http.Request) {
-	l.mu.Lock()
-	free := l.free
-	l.mu.Unlock()
-	select {
-	case <-free:
-	case <-r.Context().Done():
-	}
-}
-
-func (l *listener) requests() int {
+// released tells when faults that wait may go on.
+func (l *listener) released() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.asked
+	return l.free
+}
+
+// requests is how many of a method have come.
+func (l *listener) requests(method string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked[method]
 }
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	fault, tables := l.fault, l.tables
-	l.asked++
+	l.asked[r.Method]++
 	l.mu.Unlock()
 	switch {
 	case fault != nil:
