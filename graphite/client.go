@@ -262,8 +262,13 @@ func (c *Client) read(ctx, limited context.Context, resp *http.Response) ([]byte
 	return b.Bytes(), nil
 }
 
-// serverClock reads the server's clock from the Date header. An answer that
-// lay in an HTTP cache says so with Age; its data is older than its Date by that.
+// dateStep is the step of the Date header, which is cut to whole seconds.
+const dateStep = time.Second
+
+// serverClock reads the server's clock from the Date header. Where our clock
+// can be the right one, within the second that Date stands for, it is taken:
+// else ages would come out half a second short. An answer that lay in an HTTP
+// cache says so with Age; its data is older than its Date by that.
 func serverClock(h http.Header, now time.Time) (time.Time, time.Duration) {
 	date, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
@@ -272,5 +277,9 @@ func serverClock(h http.Header, now time.Time) (time.Time, time.Duration) {
 	if age, ok := parseSeconds(h.Get("Age")); ok {
 		date = date.Add(age)
 	}
-	return date, now.Sub(date)
+	skew := now.Sub(date)
+	if skew >= 0 && skew < dateStep {
+		return now, 0
+	}
+	return date, skew
 }

@@ -71,6 +71,25 @@ func TestRenderEmptyListIsAnAnswer(t *testing.T) {
 	}
 }
 
+// Date is cut to the second: our clock, where it can be the right one, is nearer.
+func TestServerClockWithinASecond(t *testing.T) {
+	date := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	header := http.Header{"Date": {date.Format(http.TimeFormat)}}
+	for ahead, known := range map[time.Duration]bool{
+		0: true, 500 * time.Millisecond: true, 999 * time.Millisecond: true,
+		time.Second: false, -time.Millisecond: false,
+	} {
+		ours := date.Add(ahead)
+		want, skew := date, ahead
+		if known {
+			want, skew = ours, 0
+		}
+		if now, got := serverClock(header, ours); !now.Equal(want) || got != skew {
+			t.Errorf("%s ahead of Date: now %s skew %s, wanted %s and %s", ahead, now, got, want, skew)
+		}
+	}
+}
+
 func TestRenderClock(t *testing.T) {
 	date := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	ours := date.Add(-time.Hour)

@@ -51,7 +51,7 @@ func (p *plane) apply(ctx context.Context, state *haproxy.State, changes []hapro
 	after, written, err := p.send(ctx, state, changes)
 	if err != nil || after.Info.Worker == p.memory.worker {
 		if written > 0 {
-			p.log.Info("weights written", "changes", changesText(changes, state), "count", written)
+			p.log.Info("weights written", "changes", changesText(inForce(changes, after), state), "count", written)
 		}
 		return after, written, err
 	}
@@ -180,6 +180,16 @@ func (p *plane) doubt(changes []haproxy.Change) {
 	for _, c := range changes {
 		p.memory.unsure[c.Server] = c.Weight
 	}
+}
+
+// inForce lists the changes that have come into force; all of them when that
+// is not known.
+func inForce(changes []haproxy.Change, after *haproxy.State) []haproxy.Change {
+	left := missing(changes, after)
+	if len(left) == len(changes) {
+		return changes
+	}
+	return slices.DeleteFunc(slices.Clone(changes), func(c haproxy.Change) bool { return slices.Contains(left, c) })
 }
 
 // missing lists the changes that are not in force.

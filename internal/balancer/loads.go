@@ -27,6 +27,7 @@ type LoadRow struct {
 	Backend    string   `json:"backend"`
 	Series     string   `json:"series"` // empty: a server that no series is for
 	Server     string   `json:"server"` // empty: the series gives no server name
+	Metric     string   `json:"metric"` // empty: it is the load; else a further value for a script
 	Value      *float64 `json:"value"`
 	Timestamp  *int64   `json:"timestamp"` // seconds since 1970
 	AgeSeconds *float64 `json:"age_seconds"`
@@ -45,7 +46,9 @@ func Loads(ctx context.Context, r Renderer, b config.Backend, servers []string) 
 	var rows []LoadRow
 	seen := make(map[string]bool)
 	for _, l := range readLoads(answer, &b) {
-		seen[l.server] = true
+		if l.metric == "" {
+			seen[l.server] = true
+		}
 		row := l.row(b.Name)
 		if row.Usable && servers != nil && !slices.Contains(servers, l.server) {
 			row.Usable, row.Reason = false, fmt.Sprintf("HAProxy has no server %s/%s", b.Name, l.server)
@@ -91,6 +94,7 @@ func targetsOf(target string, servers []string) ([]string, error) {
 type load struct {
 	series string
 	server string          // empty: the name gives no server
+	metric string          // empty: it is the load itself; see metricField
 	sample graphite.Sample // meaningless when err is set
 	newest *graphite.Point // newest point that has a number; nil when none has
 	age    time.Duration   // of newest
@@ -113,6 +117,7 @@ func readLoads(answer *graphite.Answer, b *config.Backend) []load {
 		if name == "" {
 			continue
 		}
+		name += metricField + loads[i].metric
 		j, twice := first[name]
 		if !twice {
 			first[name] = i
@@ -125,8 +130,15 @@ func readLoads(answer *graphite.Answer, b *config.Backend) []load {
 	return loads
 }
 
+// metricField parts the name of a server from that of a further value of it,
+// which a script gets beside the load: "s1/errors". HAProxy has no such names.
+const metricField = "/"
+
 func readLoad(s *graphite.Series, now time.Time, b *config.Backend) load {
 	l := load{series: s.Name, server: serverOf(s.Name, b)}
+	if b.Weighting.Function == weighting.Lua {
+		l.server, l.metric, _ = strings.Cut(l.server, metricField)
+	}
 	for i := len(s.Points) - 1; i >= 0; i-- {
 		if !math.IsNaN(s.Points[i].Value) && !math.IsInf(s.Points[i].Value, 0) {
 			l.newest = &s.Points[i]
@@ -163,7 +175,7 @@ func serverOf(series string, b *config.Backend) string {
 }
 
 func (l *load) row(backend string) LoadRow {
-	row := LoadRow{Backend: backend, Series: l.series, Server: l.server, Usable: l.err == nil}
+	row := LoadRow{Backend: backend, Series: l.series, Server: l.server, Metric: l.metric, Usable: l.err == nil}
 	if l.err == nil {
 		stamp, age := l.sample.Time.Unix(), l.sample.Age.Seconds()
 		row.Value, row.Timestamp, row.AgeSeconds = &l.sample.Value, &stamp, &age
@@ -184,7 +196,8 @@ type picture struct {
 	skew     time.Duration // our clock minus Graphite's
 	err      error         // why there is no answer at all; then loads is empty
 	loads    map[string]load
-	nameless []string // series that name no server
+	metrics  map[string][]load // by server; further values for a script
+	nameless []string          // series that name no server
 }
 
 func newPicture(answer *graphite.Answer, err error, received time.Time, b *config.Backend) *picture {
@@ -195,16 +208,38 @@ func newPicture(answer *graphite.Answer, err error, received time.Time, b *confi
 	p.skew = answer.ClockSkew
 	p.loads = make(map[string]load, len(answer.Series))
 	for _, l := range readLoads(answer, b) {
-		if l.server == "" {
+		switch {
+		case l.server == "":
 			p.nameless = append(p.nameless, l.series)
-			continue
+		case l.metric != "":
+			if p.metrics == nil {
+				p.metrics = make(map[string][]load)
+			}
+			p.metrics[l.server] = append(p.metrics[l.server], l)
+		default:
+			p.loads[l.server] = l
 		}
-		p.loads[l.server] = l
 	}
 	if len(answer.Series) == 0 {
 		p.err = errors.New("Graphite answered with no series at all: the target matches nothing, has a mistake in it, or the storage behind Graphite is down")
 	}
 	return p
+}
+
+// metricsOf gives the further values of a server that are not older than
+// oldest, waited after the answer; nil when there are none.
+func (p *picture) metricsOf(server string, waited, oldest time.Duration) map[string]float64 {
+	var values map[string]float64
+	for _, l := range p.metrics[server] {
+		if l.err != nil || l.sample.Age+waited > oldest {
+			continue
+		}
+		if values == nil {
+			values = make(map[string]float64)
+		}
+		values[l.metric] = l.sample.Value
+	}
+	return values
 }
 
 // of gives the load of one server; its err is set when there is none to use.

@@ -67,6 +67,7 @@ type Row struct {
 	OpState       string             `json:"op_state"`    // "running", "stopped", ...
 	Backup        bool               `json:"backup"`
 	Sessions      int                `json:"sessions"`
+	Metrics       map[string]float64 `json:"metrics,omitempty"` // further values that a script was given
 	Pin           *Pin               `json:"pin"` // an operator's; null: none
 	Reasons       []weighting.Reason `json:"reasons"`
 }
