@@ -99,6 +99,9 @@ func (p *plane) tell(state *haproxy.State, in weighting.Input, picture *picture,
 	if len(ended) > 0 {
 		p.log.Info("servers are no longer at weight 0", "servers", cut(ended))
 	}
+	for _, line := range d.Printed {
+		p.log.Info("the script prints", "text", line)
+	}
 	p.tellOrders(state)
 	p.tellFrozen(d)
 	if picture.err == nil {
@@ -169,11 +172,15 @@ func (p *plane) tellHold(d *weighting.Decision) {
 	}
 	key := prefix + d.HoldCode
 	p.faults.endOthers(prefix, key)
+	do := "see the cause; the command plan shows every server with its load and reasons"
+	if d.HoldCode == weighting.HoldScript {
+		do = "correct backend.script and reload; haproxy-weighter lua FILE tries it beforehand"
+	}
 	p.faults.begin(key, d.Why, wording{
 		what:      "weights are held",
 		over:      "weights are no longer held for that reason (" + d.HoldCode + ")",
 		meanwhile: "weights stay as they are" + staleWords(p.backend),
-		do:        "see the cause; the command plan shows every server with its load and reasons",
+		do:        do,
 	})
 }
 

@@ -68,7 +68,7 @@ type Row struct {
 	Backup        bool               `json:"backup"`
 	Sessions      int                `json:"sessions"`
 	Metrics       map[string]float64 `json:"metrics,omitempty"` // further values that a script was given
-	Pin           *Pin               `json:"pin"` // an operator's; null: none
+	Pin           *Pin               `json:"pin"`               // an operator's; null: none
 	Reasons       []weighting.Reason `json:"reasons"`
 }
 
