@@ -52,6 +52,7 @@ type Options struct {
 	Planes   []Plane
 	Controls *Controls        // operators' orders; nil means none
 	Observer Observer         // nil means nobody
+	Watched  bool             // somebody else tells when a socket as a whole is gone
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
 	Jitter   func() float64   // uniform in [0,1); nil means math/rand

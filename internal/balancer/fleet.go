@@ -51,7 +51,7 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 	for _, b := range c.Backends {
 		f.balancers = append(f.balancers, New(Options{
 			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
-			Controls: o.Controls, Observer: o.Observer,
+			Controls: o.Controls, Observer: o.Observer, Watched: true,
 		}))
 	}
 	for i := range planes {

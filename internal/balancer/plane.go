@@ -42,6 +42,7 @@ type plane struct {
 	write    bool // as of the last order: false in observe mode as well
 	control  Control
 	running  bool // run serves it
+	watched  bool // a watcher tells when the socket is gone
 	log      *slog.Logger
 	now      func() time.Time
 	controls *Controls
@@ -65,6 +66,7 @@ type plane struct {
 	news       news
 	lifetime   *lifetime
 	last       *picture       // newest picture
+	unread     error          // why HAProxy could not be read the last time; nil: it could
 	asked      haproxy.Worker // newest worker that has been read
 }
 
@@ -73,7 +75,7 @@ func newPlane(p Plane, o *Options, log *slog.Logger, allowed bool) *plane {
 	made := &plane{
 		socket: p.Socket, data: p.DataPlane, backend: &o.Backend,
 		explicit: len(o.Backend.Sockets) > 0, allowed: allowed, log: log, now: o.Now,
-		controls: o.Controls, observer: o.Observer,
+		controls: o.Controls, observer: o.Observer, watched: o.Watched && allowed,
 		pictures:  make(chan *picture, 1),
 		workers:   make(chan haproxy.Worker, 1),
 		contacted: make(chan struct{}),
@@ -222,12 +224,7 @@ func (p *plane) read(ctx context.Context) (*haproxy.State, error) {
 		p.miss()
 		return nil, nil
 	}
-	p.faults.set("haproxy", err, wording{
-		what:      "HAProxy can't be read",
-		over:      "HAProxy can be read again",
-		meanwhile: "weights stay as HAProxy has them; SPOE answers go on with the last ones known",
-		do:        "check that HAProxy runs, that the socket in haproxy.sockets is its stats socket, and that this user may open it",
-	})
+	p.tellUnread(err)
 	if err != nil {
 		return nil, err
 	}
@@ -244,9 +241,24 @@ func (p *plane) read(ctx context.Context) (*haproxy.State, error) {
 	return state, err
 }
 
+// tellUnread reports that HAProxy can't be read, and that it can again. When
+// the socket as a whole is gone its watcher tells, once for all backends.
+func (p *plane) tellUnread(err error) {
+	p.unread = err
+	if err != nil && p.watched && socketGone(err) {
+		return
+	}
+	p.faults.set("haproxy", err, wording{
+		what:      "HAProxy can't be read",
+		over:      "HAProxy can be read again",
+		meanwhile: "weights stay as HAProxy has them; whatever reads the table, such as SPOE, gets the last one known",
+		do:        "check that HAProxy runs, that the socket in haproxy.sockets is its stats socket, and that this user may open it",
+	})
+}
+
 // miss notes that this HAProxy does not have the backend.
 func (p *plane) miss() {
-	p.faults.end("haproxy")
+	p.tellUnread(nil)
 	if p.explicit {
 		p.faults.begin("backend", "this HAProxy has no backend of this name, though backend.sockets names the socket", wording{
 			what:      "backend not found on a socket",

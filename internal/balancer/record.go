@@ -24,6 +24,7 @@ func (p *plane) input(state *haproxy.State, picture *picture, foreign map[string
 			Weight: s.Weight, InitialWeight: s.InitialWeight, Rotation: rotationOf(s),
 			UpSince: p.memory.arrivals.up[s.Name], Sessions: s.Sessions,
 		}
+		to.Metrics = picture.metricsOf(s.Name, waited, p.backend.MaxAge+p.backend.Interval)
 		l := picture.of(s.Name)
 		switch age := l.sample.Age + waited; {
 		case l.err != nil:
@@ -86,7 +87,7 @@ func (p *plane) publish(r *record) {
 			})
 		}
 		if s, ok := given[row.Server]; ok {
-			row.Capacity, row.WeightBefore = s.Capacity, s.Weight
+			row.Capacity, row.WeightBefore, row.Metrics = s.Capacity, s.Weight, s.Metrics
 			age := row.fill(s.Load, r.picture, r.in.Now)
 			if row.Load != nil && s.Rotation == weighting.InRotation && (first || age < t.Age) {
 				t.Age, first = age, false
@@ -230,6 +231,9 @@ func (p *plane) faultText(picture *picture) string {
 	var texts []string
 	if picture != nil && picture.err != nil {
 		texts = append(texts, "no loads from Graphite: "+picture.err.Error())
+	}
+	if _, told := p.faults.open["haproxy"]; p.unread != nil && !told {
+		texts = append(texts, "HAProxy can't be read: "+p.unread.Error())
 	}
 	if own := p.faults.text(); own != "" {
 		texts = append(texts, own)

@@ -123,11 +123,24 @@ func (w *watcher) look(ctx context.Context) (haproxy.Info, error) {
 	return w.info(ctx)
 }
 
+// socketGone tells whether err says that nobody can reach the socket, whatever
+// is asked.
+func socketGone(err error) bool {
+	for _, no := range []error{
+		syscall.ECONNREFUSED, syscall.EAGAIN, syscall.EACCES, syscall.ENOENT, syscall.EMFILE, syscall.ENFILE,
+	} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *watcher) tell(err error) {
 	words := wording{
 		what:      "HAProxy's socket does not answer",
 		over:      "HAProxy's socket answers again",
-		meanwhile: "no weight can be set there; those in force stay, and SPOE answers go on",
+		meanwhile: "no weight can be set there; those in force stay, and whatever reads the table, such as SPOE, gets the last one known",
 		do:        "check that HAProxy runs and that haproxy.sockets names its stats socket",
 	}
 	switch {

@@ -1,0 +1,40 @@
+package balancer
+
+import (
+	"strings"
+	"testing"
+)
+
+// A HAProxy that is gone is one fault of its socket, however many backends are
+// on it; their tables say why they stand still.
+func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
+	both := proxy(t, "roundrobin", "s1", "s2", "s3", "s4")
+	_, servers, _ := strings.Cut(both, "\nbackend ingest\n")
+	s := newSite(t, uneven(), both+"backend other\n"+servers)
+	other := quick()
+	other.Name = "other"
+	fleet, _ := s.startAll(quick(), other)
+	s.until("both are weighted", func() bool { return s.weighted(0) && len(fleet.Tables()) == 2 })
+	s.haproxy[0].Kill()
+	unread := func() bool {
+		for _, t := range fleet.Tables() {
+			if !t.Unread() || !strings.Contains(t.Fault, "HAProxy can't be read") {
+				return false
+			}
+		}
+		return true
+	}
+	s.until("both tables say so, and the socket's fault is told", func() bool {
+		return unread() && s.log.count("HAProxy's socket does not answer") == 1
+	})
+	if faults := fleet.Faults(); len(faults) != 1 || faults[0].Socket == "" || s.log.count("level=WARN") != 1 {
+		t.Errorf("faults %+v; log:\n%s", faults, s.log)
+	}
+	if err := s.haproxy[0].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the weights are back", func() bool { return s.weighted(0) })
+	s.until("the end is told", func() bool {
+		return s.log.count("HAProxy's socket answers again") == 1 && len(fleet.Faults()) == 0
+	})
+}
