@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,39 +76,58 @@ type fault struct {
 	cause string
 }
 
-// suffer goes through faults: during each one the last table is kept, and after it the
-// next one is read. Each is told once when it begins and once when it ends.
-func suffer(t *testing.T, scenes []*scene, faults []fault) {
+// group are scenes that go through the same faults.
+type group struct {
+	scenes []*scene
+	faults []fault
+}
+
+// suffer goes through the faults of all groups, as many at once as there are groups: during each
+// one the last table is kept, and after it the next one is read. Each is told once when it begins
+// and once when it ends.
+func suffer(t *testing.T, groups []group) {
 	t.Helper()
-	for _, s := range scenes {
-		s.await(t, load(100), "fresh=1", "best=s1")
+	each := func(i int, do func(s *scene, f fault)) {
+		for _, g := range groups {
+			for _, s := range g.scenes {
+				if i < len(g.faults) {
+					do(s, g.faults[i])
+				}
+			}
+		}
 	}
-	for i, f := range faults {
-		for _, s := range scenes {
-			s.weighter.breakWith(f.serve)
-		}
-		for _, s := range scenes {
-			untilLogged(t, s.haproxy, "weighter.lua: no table from", i+1)
-			lines := strings.Split(s.haproxy.Log(), "weighter.lua: no table from")
-			if last := lines[len(lines)-1]; !strings.Contains(last, f.cause) {
-				t.Errorf("%s: %s: the log says %q, want %q in it", s.version, f.name, last, f.cause)
-			}
-			if answer := s.answer(); !strings.Contains(answer, load(100+i)+" ") || !strings.Contains(answer, "fresh=1 ") {
-				t.Errorf("%s: %s: the answer is %q, want that of the last table, %s", s.version, f.name, answer, load(100+i))
-			}
-		}
-		for _, s := range scenes {
+	each(0, func(s *scene, _ fault) { s.await(t, load(100), "fresh=1", "best=s1") })
+	for i := range slices.MaxFunc(groups, func(a, b group) int { return len(a.faults) - len(b.faults) }).faults {
+		each(i, func(s *scene, f fault) { s.weighter.breakWith(f.serve) })
+		each(i, func(s *scene, f fault) {
+			s.kept(t, i, f)
 			s.weighter.publish(numbered(101 + i))
-		}
-		for _, s := range scenes {
+		})
+		each(i, func(s *scene, _ fault) {
 			s.await(t, load(101+i), "fresh=1")
 			untilLogged(t, s.haproxy, "weighter.lua: tables come again from", i+1)
+		})
+	}
+	for _, g := range groups {
+		for _, s := range g.scenes {
+			if n := strings.Count(s.haproxy.Log(), "weighter.lua: no table from"); n != len(g.faults) {
+				t.Errorf("%s: %d warnings of %d faults; log:\n%s", s.version, n, len(g.faults), s.haproxy.Log())
+			}
 		}
 	}
-	for _, s := range scenes {
-		if n := strings.Count(s.haproxy.Log(), "weighter.lua: no table from"); n != len(faults) {
-			t.Errorf("%s: %d warnings of %d faults; log:\n%s", s.version, n, len(faults), s.haproxy.Log())
-		}
+}
+
+// kept waits until the i-th fault is noticed, and holds that the table before it is still there.
+func (s *scene) kept(t *testing.T, i int, f fault) {
+	t.Helper()
+	const warning = "weighter.lua: no table from"
+	untilLogged(t, s.haproxy, warning, i+1)
+	log := s.haproxy.Log()
+	if last := log[strings.LastIndex(log, warning):]; !strings.Contains(last, f.cause) {
+		t.Errorf("%s: %s: the log says %q, want %q in it", s.version, f.name, last, f.cause)
+	}
+	if answer := s.answer(); !strings.Contains(answer, load(100+i)+" ") || !strings.Contains(answer, "fresh=1 ") {
+		t.Errorf("%s: %s: the answer is %q, want that of the last table, %s", s.version, f.name, answer, load(100+i))
 	}
 }
 
@@ -116,10 +136,21 @@ func body(name, text, cause string) fault {
 	return fault{name, func(w http.ResponseWriter, _ *http.Request) { send(w, text) }, cause}
 }
 
+// TestFaults breaks the listener in many ways.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	scenes := everywhere(t, "lua-load", "  setenv WEIGHTER_LIMIT 65536", numbered(100))
-	suffer(t, scenes, []fault{
+	spoiled := spoiledAnswers()
+	half := len(spoiled) / 2
+	suffer(t, []group{
+		{everywhere(t, "lua-load", "  setenv WEIGHTER_LIMIT 65536", numbered(100)), brokenAnswers()},
+		{everywhere(t, "lua-load", "", numbered(100)), spoiled[:half]},
+		{everywhere(t, "lua-load-per-thread", "", numbered(100)), spoiled[half:]},
+	})
+}
+
+// brokenAnswers are of HTTP.
+func brokenAnswers() []fault {
+	return []fault{
 		{"error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }, "status 500;"},
 		{"other service", http.NotFound, "status 404;"},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
@@ -133,17 +164,16 @@ func TestFaults(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			_, _ = io.WriteString(w, strings.Repeat(" ", 70000))
 		}, "LIMIT is 65536"},
-	})
+	}
 }
 
-func TestSpoiledAnswers(t *testing.T) {
-	t.Parallel()
+// spoiledAnswers are of JSON.
+func spoiledAnswers() []fault {
 	whole := func(server string) string {
 		return `{"tables":[{"backend":"ingest","time":"2026-11-29T12:00:00Z","hold_code":"","max_age_seconds":90,"quorum":0.5,"better":"lower","servers":[` + server + `]}]}`
 	}
 	const good = `{"server":"s1","load":1,"age_seconds":1,"capacity":1,"applied_weight":1,"in_rotation":true,"measured":true}`
-	scenes := everywhere(t, "lua-load-per-thread", "", numbered(100))
-	suffer(t, scenes, []fault{
+	return []fault{
 		body("HTML", "<html>", "no JSON: neither a value nor a number at byte 1"),
 		body("no object", "null", "no table of haproxy-weighter"),
 		body("other object", `{"tables":1}`, `"tables" is missing or no table`),
@@ -159,11 +189,12 @@ func TestSpoiledAnswers(t *testing.T) {
 		body("leading zero", strings.Replace(whole(good), `"load":1`, `"load":01`, 1), "neither , nor }"),
 		body("control byte", strings.Replace(whole(good), "s1", "s\n1", 1), "a string without an end"),
 		body("escape", strings.Replace(whole(good), "s1", `s\x1`, 1), "an unknown escape"),
-	})
+	}
 }
 
 // TestOddAnswers holds that all of JSON is read, and that unknown fields do no harm.
 func TestOddAnswers(t *testing.T) {
+	t.Parallel()
 	odd := fmt.Sprintf(` {
 	"new" : [ ] , "other": {"a":{},"b":[[1,-2.5e-3],true,false,null,"\ud83d\ude00\ud800\u00e9\"\\\/\b\f\n\r\t"]},
 	"tables":[{"\u0062ackend":"ingest","time":%q,"why":"\"%s\"","hold_code":"","max_age_seconds":36E+2,"quorum":5e-1,
@@ -300,18 +331,16 @@ func TestAway(t *testing.T) {
 
 // TestClock holds that ages are counted by the weighter's clock when HAProxy's is another.
 func TestClock(t *testing.T) {
+	t.Parallel()
 	for _, s := range everywhere(t, "lua-load", "", numbered(1)) {
 		s.await(t, "fresh=1")
 		ahead := numbered(2)
 		ahead.Time = ahead.Time.Add(-3 * time.Hour) // by our clock it is too old
-		encoded, err := encode([]*balancer.Table{ahead})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := encode(ahead)
 		for date, want := range map[time.Duration]string{0: "fresh=0", -3 * time.Hour: "fresh=1"} {
 			s.weighter.breakWith(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Date", time.Now().Add(date).UTC().Format(http.TimeFormat))
-				send(w, string(encoded))
+				send(w, body)
 			})
 			s.await(t, want, "weight=100")
 			if want == "fresh=1" {
