@@ -88,8 +88,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, ending <-ch
 	s.stream(r.Context(), control, w, passes, ending)
 }
 
-// stream writes events and, while there are none, comments: so that both ends
-// see that the other one is there.
+// stream writes events, and now and then a beat, so that both ends see that
+// the other one is there.
 func (s *Server) stream(ctx context.Context, control *http.ResponseController, w http.ResponseWriter, passes <-chan api.Pass, ending <-chan struct{}) {
 	beat := time.NewTicker(s.limits.heartbeat)
 	defer beat.Stop()
@@ -107,7 +107,7 @@ func (s *Server) stream(ctx context.Context, control *http.ResponseController, w
 		case <-ending:
 			return
 		case <-beat.C:
-			text = ": here\n\n"
+			text = "event: beat\ndata: {}\n\n"
 		case pass, ok := <-passes:
 			if !ok {
 				return

@@ -167,7 +167,3 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 
 // latestTime is the end of the year 9999, the last one that RFC 3339 knows.
 const latestTime = 253402300799
-
-func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
-	problem(w, http.StatusNotFound, "no page yet", "")
-}

@@ -21,9 +21,9 @@ const (
 	mostStep    = 100 // bytes of the text of one change
 )
 
-// patience is how many passes without a foreign write end the matter, so that
+// foreignPatience is how many passes without a foreign write end the matter, so that
 // a writer who comes every other pass is told of once.
-const patience = 3
+const foreignPatience = 3
 
 // turns is what the last pass of a plane has told, so that each thing becomes
 // one event when it begins and one when it ends.
@@ -109,7 +109,7 @@ func (u *turns) foreigners(t *balancer.Table) (api.Event, bool) {
 			if _, known := u.foreign[r.Server]; !known {
 				began = append(began, fmt.Sprintf("%s: %g found, %g left by us", r.Server, reason.After, reason.Before))
 			}
-			u.foreign[r.Server] = patience + 1
+			u.foreign[r.Server] = foreignPatience + 1
 		}
 	}
 	if len(began) == 0 {
