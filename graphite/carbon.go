@@ -161,7 +161,7 @@ func (s *Sender) trimLocked() {
 }
 
 // Run delivers until ctx ends and what is left has been tried once more, for
-// SenderConfig.Flush at most. Then it returns nil. Call it once.
+// SenderConfig.Flush at most. Then it returns nil. It may run once at a time.
 func (s *Sender) Run(ctx context.Context) error {
 	work, stop := outlast(ctx, s.config.Flush)
 	defer stop()

@@ -8,9 +8,9 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 )
 
-// appendTable appends what there is to say about one table. What is not known
+// appendTable appends what one table says, all but the changes. What is not known
 // is left out: in Graphite, no point is the only honest one.
-func appendTable(to []graphite.Metric, names *names, t *balancer.Table, stamp, newest time.Time, changes int) []graphite.Metric {
+func appendTable(to []graphite.Metric, names *names, t *balancer.Table, stamp, newest time.Time) []graphite.Metric {
 	backend := names.backend(t)
 	add := func(name string, value float64) {
 		if !math.IsNaN(value) && !math.IsInf(value, 0) {
@@ -33,7 +33,6 @@ func appendTable(to []graphite.Metric, names *names, t *balancer.Table, stamp, n
 	if !newest.IsZero() {
 		add("age", max(0, stamp.Sub(newest).Round(time.Millisecond).Seconds()))
 	}
-	add("changes", float64(changes))
 	return to
 }
 

@@ -65,7 +65,8 @@ type Reporter struct {
 	senders []*graphite.Sender
 	warned  collisions // belongs to Run
 
-	newest map[feed]time.Time // of the data of each feed; belongs to Run
+	newest map[feed]time.Time       // of the data of each feed; belongs to Run
+	told   map[feed]graphite.Metric // the changes of the last report; belongs to Run
 
 	mu      sync.Mutex
 	changes map[feed]int // since the last report
@@ -160,8 +161,9 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop reports, for the last time when ctx ends, unless the interval has been
-// reported: a second report of one interval would take the place of the first.
+// loop reports once in each interval, and for the last time when ctx ends. In an
+// interval that has been reported by then only the changes are put right: the
+// points of a second report would take the place of the first ones.
 func (r *Reporter) loop(ctx context.Context) {
 	last := r.slot(r.options.Now()) - 1
 	for ctx.Err() == nil {
@@ -171,11 +173,12 @@ func (r *Reporter) loop(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			if r.slot(r.options.Now()) == last {
+				r.send(r.corrections())
 				return
 			}
 		}
 		now := r.options.Now()
-		r.report(now)
+		r.send(r.compose(now))
 		last = r.slot(now)
 	}
 }
@@ -201,31 +204,62 @@ func (r *Reporter) next(last int64) time.Duration {
 	return at.Sub(now)
 }
 
-// report makes one report and hands it to the senders.
-func (r *Reporter) report(now time.Time) {
-	r.mu.Lock()
-	changes := r.changes
-	r.changes = make(map[feed]int, len(changes))
-	r.mu.Unlock()
-
-	source := r.options.Source()
-	var metrics []graphite.Metric
-	newest := make(map[feed]time.Time, len(r.newest))
-	names := newNames(r.prefix, &source)
-	for _, t := range source.Tables {
-		f := feed{t.Backend, t.Socket}
-		stamp := now
-		if r.slot(t.Time) == r.slot(now) && t.Time.Before(now) {
-			stamp = t.Time
-		}
-		newest[f] = newestData(t, r.newest[f])
-		metrics = appendTable(metrics, names, t, stamp, newest[f], changes[f])
-	}
-	r.newest = newest
-	r.warned.tell(r.log, names.taken)
+func (r *Reporter) send(metrics []graphite.Metric) {
 	for _, s := range r.senders {
 		if err := s.Send(metrics); err != nil {
 			r.log.Debug("a metric was left out of the report", "cause", err)
 		}
 	}
+}
+
+// takeChanges gives what Passed has counted, which begins anew.
+func (r *Reporter) takeChanges() map[feed]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changes := r.changes
+	r.changes = make(map[feed]int, len(changes))
+	return changes
+}
+
+// corrections give the changes of the last report again, at their time, with
+// those that have come since.
+func (r *Reporter) corrections() []graphite.Metric {
+	var metrics []graphite.Metric
+	for f, n := range r.takeChanges() {
+		if m, ok := r.told[f]; ok {
+			m.Value += float64(n)
+			metrics = append(metrics, m)
+		}
+	}
+	return metrics
+}
+
+// compose makes the metrics of one report.
+func (r *Reporter) compose(now time.Time) []graphite.Metric {
+	changes := r.takeChanges()
+	source := r.options.Source()
+	var metrics []graphite.Metric
+	newest := make(map[feed]time.Time, len(r.newest))
+	told := make(map[feed]graphite.Metric, len(source.Tables))
+	names := newNames(r.prefix, &source)
+	for _, t := range source.Tables {
+		f := feed{t.Backend, t.Socket}
+		newest[f] = newestData(t, r.newest[f])
+		stamp := r.stamp(t, now)
+		metrics = appendTable(metrics, names, t, stamp, newest[f])
+		told[f] = graphite.Metric{Name: names.backend(t) + ".changes", Value: float64(changes[f]), Time: stamp}
+		metrics = append(metrics, told[f])
+	}
+	r.newest, r.told = newest, told
+	r.warned.tell(r.log, names.taken)
+	return metrics
+}
+
+// stamp is when the decision of a table was made, if that is in the interval
+// that is reported; else nothing has changed since, and it is now.
+func (r *Reporter) stamp(t *balancer.Table, now time.Time) time.Time {
+	if r.slot(t.Time) == r.slot(now) && t.Time.Before(now) {
+		return t.Time
+	}
+	return now
 }
