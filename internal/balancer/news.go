@@ -191,7 +191,7 @@ func (p *plane) tellFrozen(d *weighting.Decision) {
 		return
 	}
 	p.faults.begin("frozen", d.Why, wording{
-		what:      "weights are frozen by an operator",
+		what:      FaultFrozen,
 		over:      "weights are no longer frozen",
 		meanwhile: "weights stay as they are, whoever sets them; after a reload of HAProxy they are put back",
 		do:        "nothing, or: haproxy-weighter unfreeze " + p.backend.Name,

@@ -15,6 +15,10 @@ const (
 	StepForeign = "foreign-write" // somebody else had set it
 )
 
+// FaultFrozen is the What of the Fault that tells of a freeze: it is listed
+// among the faults, and is an order.
+const FaultFrozen = "weights are frozen by an operator"
+
 // order takes up what operators have ordered by now.
 func (p *plane) order() {
 	p.control = p.controls.Of(p.backend.Name)
@@ -44,6 +48,10 @@ func (p *plane) watching() bool { return p.mayWrite() }
 // the function says, also when it says nothing; it never touches a server out
 // of rotation or at weight 0. A freeze goes before all.
 func (p *plane) obey(d *weighting.Decision, state *haproxy.State) {
+	if p.control.Freeze == nil && len(p.control.Pins) == 0 {
+		return
+	}
+	defer share(d, state)
 	if f := p.control.Freeze; f != nil {
 		d.Verdict, d.HoldCode, d.Why = weighting.Hold, HoldFrozen, "frozen by "+f.words()
 		for i := range d.Servers {
@@ -70,6 +78,25 @@ func (p *plane) obey(d *weighting.Decision, state *haproxy.State) {
 			Text: fmt.Sprintf("pinned at %d by %s", pin.Weight, pin.words()),
 		})
 		s.Weight = pin.Weight
+	}
+}
+
+// share makes the shares of a decision those that its weights give.
+func share(d *weighting.Decision, state *haproxy.State) {
+	taking := func(s *weighting.ServerDecision) bool {
+		is, ok := state.Server(s.Name)
+		return ok && rotationOf(&is) == weighting.InRotation
+	}
+	sum := 0
+	for i := range d.Servers {
+		if s := &d.Servers[i]; taking(s) {
+			sum += s.Weight
+		}
+	}
+	for i := range d.Servers {
+		if s := &d.Servers[i]; sum > 0 && taking(s) {
+			s.Share = float64(s.Weight) / float64(sum)
+		}
 	}
 }
 

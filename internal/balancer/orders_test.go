@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,20 @@ func try(t *testing.T, err error) {
 	}
 }
 
+// wantShares holds that the shares are those that the weights give.
+func wantShares(t *testing.T, table *Table) {
+	t.Helper()
+	sum := 0
+	for i := range table.Rows {
+		sum += table.Rows[i].Weight
+	}
+	for i := range table.Rows {
+		if r := &table.Rows[i]; math.Abs(r.Share-float64(r.Weight)/float64(sum)) > 1e-9 {
+			t.Errorf("%s has share %g with weight %d of %d", r.Server, r.Share, r.Weight, sum)
+		}
+	}
+}
+
 func TestPinCountsAtOnceAndUntilItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fourServers()
@@ -38,6 +53,7 @@ func TestPinCountsAtOnceAndUntilItsTime(t *testing.T) {
 		if w := p.weights(); w["s1"] != 7 || w["s2"] != free["s2"] {
 			t.Errorf("weights %v, want s1 at 7 and the others as before (%v)", w, free)
 		}
+		wantShares(t, r.table(0))
 		row := r.table(0).row("s1")
 		if why := row.reason(StepPin); row.Pin == nil || row.Weight != 7 || why == nil || !strings.Contains(why.Text, "alice") || !strings.Contains(why.Text, "a disk is slow") {
 			t.Errorf("row %+v does not tell of the pin", row)
@@ -141,6 +157,7 @@ func TestFreezeKeepsWhatIsInForce(t *testing.T) {
 			t.Errorf("weights %v, %d writes while frozen", frozen, p.writeCount()-writes)
 		}
 		table := r.table(0)
+		wantShares(t, table)
 		if table.Verdict != weighting.Hold || table.HoldCode != HoldFrozen || table.Control.Freeze == nil || table.row("s1").Weight != 111 {
 			t.Errorf("table %+v does not tell of the freeze", table)
 		}
