@@ -25,6 +25,18 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d/day), int(d%day/time.Hour))
 }
 
+// plain is a length of time exactly, without the zeros at its end: 1h30m.
+func plain(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // amount is a load for people: whole and grouped when large, else three digits.
 func amount(v float64) string {
 	if math.Abs(v) >= 1e15 {
@@ -33,8 +45,11 @@ func amount(v float64) string {
 	if math.Abs(v) >= 100 {
 		return grouped(strconv.FormatFloat(v, 'f', 0, 64))
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
+	return rough(v)
 }
+
+// rough is a number in three digits.
+func rough(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
 
 // digits is a number of which nobody knows how large it is.
 func digits(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }

@@ -146,7 +146,7 @@ func (s *Server) record(kind string, o *api.Order, by, warning string) {
 	}
 	attrs = append(attrs, "author", by, "reason", o.Reason)
 	if o.ForSeconds > 0 {
-		attrs = append(attrs, "for", lasting(o).String())
+		attrs = append(attrs, "for", plain(lasting(o)))
 	}
 	if warning != "" {
 		attrs = append(attrs, "warning", warning)
@@ -177,7 +177,7 @@ func orderText(kind string, o *api.Order, by string) string {
 	}
 	text += " by " + by
 	if o.ForSeconds > 0 {
-		text += " for " + lasting(o).String()
+		text += " for " + plain(lasting(o))
 	}
 	if o.Reason != "" {
 		text += ": " + o.Reason

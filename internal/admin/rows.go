@@ -63,8 +63,8 @@ func (m *maker) heads() []head {
 		text, order string
 		number      bool
 	}{
-		{"Server", byName, false}, {"State", "", false}, {"Load", byLoad, true}, {"Load / mean", byWorst, false}, {"Share", byShare, true},
-		{"Weight", byWeight, true}, {"Sessions", bySessions, true}, {"Data age", byAge, true}, {"Why", "", false},
+		{"Server", byName, false}, {"Weight", byWeight, true}, {"Load", byLoad, true}, {"Load / mean", byWorst, false}, {"Share", byShare, true},
+		{"State", "", false}, {"Sessions", bySessions, true}, {"Data age", byAge, true}, {"Why", "", false},
 	}
 	heads := make([]head, len(columns))
 	for i, c := range columns {

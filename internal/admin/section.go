@@ -51,6 +51,7 @@ func (m *maker) section(several bool) section {
 	}
 	x.Heads = m.heads()
 	x.Rows = m.rows()
+	x.Tall = len(x.Rows) > 25
 	return x
 }
 
@@ -95,15 +96,17 @@ func (m *maker) verdict() string {
 	}
 	switch {
 	case t.Verdict == weighting.Hold:
-		return "Weights stay as they are: " + t.Why + "."
+		return "Held: " + strings.TrimSuffix(t.Why, ".") + "."
 	case t.Verdict == weighting.Write && t.Changes > 0:
 		return "The last pass set " + plural(t.Changes, "weight", "weights") + andWhy(t.Why)
 	case t.Verdict == weighting.Write && m.mode == config.Observe:
 		return fmt.Sprintf("The last pass would have set %s; in observe mode nothing is written.", plural(differ, "weight", "weights"))
 	case t.Verdict == weighting.Write && differ > 0:
 		return fmt.Sprintf("%s should change and could not be written.", plural(differ, "weight", "weights"))
+	case t.Verdict == weighting.Write:
+		return "Every weight is in force already" + andWhy(t.Why)
 	}
-	return "Weights are right as they are" + andWhy(t.Why)
+	return "No weight had to change" + andWhy(t.Why)
 }
 
 func andWhy(why string) string {
@@ -159,10 +162,10 @@ func (m *maker) facts() []fact {
 	pass := fact{Name: "last pass", Value: span(m.now.Sub(t.Time)), At: t.Time.Unix(), Hint: "one every " + span(m.backend.Interval)}
 	function := fact{Name: "function", Value: string(t.Function)}
 	if t.Gain > 0 {
-		function.Hint = "gain " + digits(t.Gain)
+		function.Hint = "gain " + rough(t.Gain)
 	}
 	if t.LoopGain > 0 {
-		function.Hint += ", of the loop " + digits(t.LoopGain)
+		function.Hint += ", of the loop " + rough(t.LoopGain)
 	}
 	if t.Algorithm != "" {
 		function.Hint = strings.TrimPrefix(function.Hint+"; balance "+t.Algorithm, "; ")
@@ -222,7 +225,7 @@ func (m *maker) fresh() fact {
 	t := m.table
 	f := fact{Name: "servers with data", Value: fmt.Sprintf("%d of %d", t.Fresh, t.InService), Hint: "in rotation", Level: good}
 	if rest := len(t.Rows) - t.InService; rest > 0 {
-		f.Hint += fmt.Sprintf("; %d more are not", rest)
+		f.Hint += fmt.Sprintf("; %d out of rotation", rest)
 	}
 	if t.Fresh < t.InService {
 		f.Level = bad

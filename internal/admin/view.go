@@ -80,6 +80,7 @@ type section struct {
 	Commands            []string
 	Heads               []head
 	Rows                []rowView
+	Tall                bool // so many that they scroll on their own
 	Events              []eventView
 	EventsLeft          int    // that are not shown
 	Chart               bool   // there is a history
@@ -157,12 +158,12 @@ func (s *Server) view(only, order string) view {
 // summarise makes the one sentence that says how things are.
 func (v *view) summarise() {
 	v.Level = good
-	held, noted := 0, 0
+	ill, noted := 0, 0
 	for i := range v.Sections {
 		v.Level = worse(v.Level, v.Sections[i].Level)
 		switch v.Sections[i].Level {
 		case bad:
-			held++
+			ill++
 		case note:
 			noted++
 		}
@@ -177,8 +178,10 @@ func (v *view) summarise() {
 		v.Headline = "The last reload of the configuration failed"
 	case len(v.Faults) > 0:
 		v.Headline = plural(len(v.Faults), "fault", "faults") + " now"
-	case held > 0:
-		v.Headline = plural(held, "backend needs a look", "backends need a look")
+	case ill == 1:
+		v.Headline = v.Sections[0].Backend + ": " + v.Sections[0].complaint()
+	case ill > 1:
+		v.Headline = fmt.Sprintf("%d backends need a look", ill)
 	case noted > 0:
 		v.Headline = "No fault; " + plural(noted, "backend is", "backends are") + " not balanced as usual"
 	default:
@@ -187,6 +190,21 @@ func (v *view) summarise() {
 	if len(v.Unready) > 0 && v.Level == good {
 		v.Headline, v.Level = "Starting: not every backend has had a first pass", note
 	}
+}
+
+// complaint is what is wrong with a section, in a few words.
+func (x *section) complaint() string {
+	for _, n := range x.Notes {
+		if n.Level == bad {
+			return n.Text
+		}
+	}
+	for _, f := range x.Facts {
+		if f.Level == bad {
+			return f.Name + " " + f.Value
+		}
+	}
+	return "needs a look"
 }
 
 // whereOf names what a fault is about.

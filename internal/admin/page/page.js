@@ -280,7 +280,7 @@
     if (size >= 1e4) return +(v / 1e3).toPrecision(3) + "k";
     return String(+v.toPrecision(4));
   };
-  const clock = (t) => new Date(t * 1000).toISOString().slice(11, 16);
+  const clock = (t, seconds) => new Date(t * 1000).toISOString().slice(11, seconds ? 19 : 16);
   const draw = (chart) => {
     chart.panels.textContent = "";
     chart.width = chart.box.clientWidth;
@@ -331,7 +331,7 @@
     if (o.even) svg.append(make("path", { class: "even", d: "M" + left + " " + y(o.even) + "H" + (width - right) }));
     for (const [part, anchor] of [[0, "start"], [0.5, "middle"], [1, "end"]]) {
       const t = begin + (end - begin) * part;
-      svg.append(make("text", { x: x(t), y: height - 4, "text-anchor": anchor }, clock(t)));
+      svg.append(make("text", { x: x(t), y: height - 4, "text-anchor": anchor }, clock(t, end - begin < 600)));
     }
     const traces = new Map();
     for (const [name, values] of lines) {
