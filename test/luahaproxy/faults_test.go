@@ -25,6 +25,7 @@ const answersConfig = `
 frontend in
   bind 127.0.0.1:%d thread 1
   http-request lua.weighter_pick ingest
+  http-request lua.weighter_pick nosuch if { path /nosuch }
   http-request return status 200 content-type text/plain lf-string "fresh=%%[lua.weighter_fresh(ingest)] load=%%[lua.weighter_load(ingest,s1)] weight=%%[lua.weighter_weight(ingest,s1)] best=%%[lua.weighter_best(ingest)] picked=%%[var(txn.weighter.server)]"
 `
 
@@ -203,6 +204,9 @@ func TestOddAnswers(t *testing.T) {
 	for _, s := range everywhere(t, "lua-load", "", numbered(1)) {
 		s.weighter.breakWith(func(w http.ResponseWriter, _ *http.Request) { send(w, odd) })
 		s.await(t, "fresh=1", load(42), "weight=100", "best=s1", "picked=s1")
+		if answer := s.get("/nosuch", nil); !strings.HasSuffix(answer, "picked=") {
+			t.Errorf("%s: a pick of a backend that there is not leaves the one before it: %q", s.version, answer)
+		}
 	}
 }
 
@@ -318,6 +322,9 @@ func TestAway(t *testing.T) {
 	}
 	for _, s := range scenes {
 		s.await(t, "fresh=0", "load=", "weight=100", "best=", "picked=")
+		if n := strings.Count(s.haproxy.Log(), "weighter.lua: no table from"); n != 1 {
+			t.Errorf("%s: %d warnings of one fault; log:\n%s", s.version, n, s.haproxy.Log())
+		}
 		s.weighter.start(t)
 	}
 	for _, s := range scenes {

@@ -121,6 +121,8 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fault(w, r)
 	case r.URL.Path != "/api/v1/table" || r.URL.Query().Get("reasons") != "no":
 		http.NotFound(w, r)
+	case r.ContentLength != 0:
+		http.Error(w, "a request that reads has no body", http.StatusRequestEntityTooLarge)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		http.Error(w, "read only", http.StatusMethodNotAllowed)
 	default:
