@@ -168,6 +168,18 @@ func TestRealCarbon(t *testing.T) {
 			t.Errorf("before %+v, after %+v", before, after)
 		}
 	})
+	r.testOutages(t, now, send)
+	if len(r.told) > 0 {
+		t.Errorf("told besides: %s", <-r.told)
+	}
+	if s := r.sender.Stats(); s.Dropped != 0 || s.Refused != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// testOutages: what is sent while carbon is away arrives with its own time, and
+// each outage is told once when it begins and once when it ends.
+func (r *realCarbon) testOutages(t *testing.T, now time.Time, send func(name string, value float64, ago int64)) {
 	t.Run("stopped and started", func(t *testing.T) {
 		r.KillCarbon()
 		send("outage.stopped", 1, 9)
@@ -196,12 +208,6 @@ func TestRealCarbon(t *testing.T) {
 		send("outage.hung", 3, 7)
 		r.read(t, "outage.hung", now, "outage.hung=1@9", "outage.hung=2@8", "outage.hung=3@7")
 	})
-	if len(r.told) > 0 {
-		t.Errorf("told besides: %s", <-r.told)
-	}
-	if s := r.sender.Stats(); s.Dropped != 0 || s.Refused != 0 {
-		t.Errorf("%+v", s)
-	}
 }
 
 // TestRealCarbonBehindTLS puts what hosted services have before a real carbon:
