@@ -39,7 +39,7 @@ func newCheck(p *Program) *cobra.Command {
 			if live {
 				return p.checkLive(ctx, asJSON)
 			}
-			return p.checkFile(asJSON)
+			return p.checkFile(ctx, asJSON)
 		}),
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask Graphite and HAProxy too; changes nothing")
@@ -48,8 +48,8 @@ func newCheck(p *Program) *cobra.Command {
 }
 
 // checkFile reads the configuration and does nothing else.
-func (p *Program) checkFile(asJSON bool) error {
-	c, err := p.load()
+func (p *Program) checkFile(ctx context.Context, asJSON bool) error {
+	c, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func configFindings(c *config.Config) []finding {
 }
 
 func (p *Program) checkLive(ctx context.Context, asJSON bool) error {
-	c, err := p.load()
+	c, err := p.read(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -22,6 +23,8 @@ const (
 	exitGood   = 0
 	exitFailed = 1 // the command ran and could not do, or did not find right, what was asked
 	exitUsage  = 2 // wrong arguments, or a configuration with mistakes
+	// exitUnreachable: there was no answer of the daemon's, neither yes nor no.
+	exitUnreachable = 3
 )
 
 // Program is what the commands need of the process they run in.
@@ -30,8 +33,10 @@ type Program struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Getenv  func(string) string // nil means an empty environment
+	Now     func() time.Time    // nil means time.Now
 
-	file string // -f
+	file    string // -f
+	control string // --control
 }
 
 // commands makes every subcommand, in the order in which the help shows them.
@@ -42,10 +47,19 @@ func (p *Program) commands() []*cobra.Command {
 		newCheck(p),
 		newLoads(p),
 		newPlan(p),
+		newStatus(p),
+		newExplain(p),
+		newHistory(p),
+		newPin(p),
+		newUnpin(p),
+		newFreeze(p),
+		newUnfreeze(p),
+		newMode(p),
 		newSimulate(p),
 		newHAProxyConf(p),
 		newDemo(p),
 		newVersion(p),
+		newMan(p),
 	}
 }
 
@@ -97,15 +111,11 @@ func (p *Program) root() *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		hints := []string{hintHelp(c.CommandPath())}
-		for _, s := range c.SuggestionsFor(args[0]) {
-			hints = append([]string{hintDidYouMean(s)}, hints...)
-		}
-		return usage(fmt.Errorf("there is no command %q", args[0]), hints...)
+		return p.noCommand(c, args[0])
 	}
 	root.RunE = p.action(func(ctx context.Context, c *cobra.Command, _ []string) error {
 		if checkOnly {
-			return p.checkFile(false)
+			return p.checkFile(ctx, false)
 		}
 		return usage(errors.New("no command given"), hintHelp(c.CommandPath()))
 	})
@@ -118,6 +128,7 @@ func (p *Program) root() *cobra.Command {
 	root.PersistentFlags().StringVarP(&p.file, "config", "f", config.DefaultFile, "configuration `FILE`")
 	root.Flags().BoolVarP(&checkOnly, "check", "c", false, "check the configuration and exit, as haproxy -c does")
 	root.AddCommand(p.commands()...)
+	root.SetHelpCommand(newHelp(p))
 	return root
 }
 

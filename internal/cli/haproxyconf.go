@@ -152,7 +152,7 @@ func (p *Program) haproxyConf(c *cobra.Command, f *haproxyConfFlags, args []stri
 // fillIn takes names and addresses from weighter.toml. Without one they stay generic, unless
 // a file was asked for. hints say what weighter.toml lacks.
 func (p *Program) fillIn(v *haproxyconf.Values, c *cobra.Command, e haproxyconf.Example, args []string) (hints []string, err error) {
-	loaded, err := config.Load(p.file)
+	loaded, err := config.LoadContext(c.Context(), p.file)
 	if errors.Is(err, fs.ErrNotExist) && !c.Flags().Changed("config") && len(args) < 2 {
 		return []string{hintGenericNames(p.file)}, nil
 	}

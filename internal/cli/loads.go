@@ -29,7 +29,7 @@ func newLoads(p *Program) *cobra.Command {
 }
 
 func (p *Program) loads(ctx context.Context, backend string, asJSON bool) error {
-	c, err := p.load()
+	c, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,14 +45,14 @@ func (p *Program) loads(ctx context.Context, backend string, asJSON bool) error 
 	var servers []string
 	if strings.Contains(b.Target, "{server}") {
 		if servers, err = namesOf(ctx, c, b); err != nil {
-			return failed(err, hintServerTarget)
+			return p.noLoads(asJSON, failed(err, hintServerTarget))
 		}
 	}
 	g := p.progress("asking Graphite")
 	rows, err := balancer.Loads(ctx, client, *b, servers)
 	g.end()
 	if err != nil {
-		return failed(err, hintSilentGraphite)
+		return p.noLoads(asJSON, failed(err, hintSilentGraphite))
 	}
 	if asJSON {
 		err = p.writeJSON(emptyNotNull(rows))
@@ -63,6 +63,16 @@ func (p *Program) loads(ctx context.Context, backend string, asJSON bool) error 
 		return err
 	}
 	return loadsResult(b.Name, rows)
+}
+
+// noLoads prints the empty list, so that JSON comes out whatever happens.
+func (p *Program) noLoads(asJSON bool, why error) error {
+	if asJSON {
+		if err := p.writeJSON([]balancer.LoadRow{}); err != nil {
+			return err
+		}
+	}
+	return why
 }
 
 // loadsResult fails when no row is usable: then the backend has no load at all.

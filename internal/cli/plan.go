@@ -32,7 +32,7 @@ func newPlan(p *Program) *cobra.Command {
 }
 
 func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
-	c, err := p.load()
+	c, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,28 @@ func (p *Program) plan(ctx context.Context, names []string, asJSON bool) error {
 	case planErr != nil:
 		return failed(planErr, hintCheckLive)
 	}
+	return p.planResult(tables)
+}
+
+// planResult tells of backends without enough loads, and fails when there is
+// no load of any: then nothing has been planned.
+func (p *Program) planResult(tables []*balancer.Table) error {
+	hint, none := "", len(tables) > 0
 	for _, t := range tables {
-		if t.HoldCode == weighting.HoldStale || t.HoldCode == weighting.HoldQuorum {
-			p.hintf("haproxy-weighter loads %s tells of each series why it is not used", t.Backend)
-			break
+		if t.HoldCode != weighting.HoldStale && t.HoldCode != weighting.HoldQuorum {
+			none = false
+			continue
 		}
+		none = none && t.Fresh == 0
+		if hint == "" {
+			hint = hintLoads(t.Backend)
+		}
+	}
+	if none {
+		return failed(errors.New(wordsNothingPlanned), hint)
+	}
+	if hint != "" {
+		p.hintf("%s", hint)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/daemon"
 )
 
@@ -30,12 +31,12 @@ func (p *Program) run(ctx context.Context) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	c, err := p.load()
+	c, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
 	err = daemon.Run(ctx, daemon.Options{
-		Config: c, Load: p.load, Reload: reload, Version: p.version(), Log: p.Stderr,
+		Config: c, Load: func() (*config.Config, error) { return p.read(ctx) }, Reload: reload, Version: p.version(), Log: p.Stderr,
 	})
 	if busy := (*daemon.ListenError)(nil); errors.As(err, &busy) {
 		return failed(err, hintListen(err)...)

@@ -19,7 +19,7 @@ import (
 
 // replay runs simulate --series.
 func (p *Program) replay(ctx context.Context, c *cobra.Command, f *simulateFlags) error {
-	cfg, err := p.load()
+	cfg, err := p.read(ctx)
 	if err != nil {
 		return err
 	}

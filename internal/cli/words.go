@@ -49,7 +49,8 @@ connections only; open ones are never touched.`
 	wordsExample = `  haproxy-weighter check --live     is all in place? changes nothing
   haproxy-weighter loads ingest     what Graphite says of backend ingest
   haproxy-weighter plan ingest      the weights that would be set, and why
-  haproxy-weighter run              set them, every rebalance interval`
+  haproxy-weighter run              set them, every rebalance interval
+  haproxy-weighter status           what the running daemon does, and what is wrong`
 	wordsRun = `Balance every backend of the configuration until SIGINT or SIGTERM. The log
 goes to stderr. When it ends, the weights in force stay as they are.`
 	wordsCheck = `Check the configuration. All mistakes are told at once, each with its line.
@@ -62,7 +63,8 @@ its time and age, or why it is not usable. Needs no HAProxy, unless the target
 contains {server}. Exit code 1 when no series is usable.`
 	wordsPlan = `Make one pass for a backend, or for all, and show the weights that it would set
 and why; --json has every step in words. Changes nothing. Exit code 1 when
-Graphite or HAProxy failed.`
+Graphite or HAProxy failed, or when no server has a usable load.`
+	wordsNothingPlanned = "no server has a usable load, so there is nothing to plan"
 )
 
 // Hints.
@@ -76,10 +78,15 @@ const (
 	hintUnusable       = "the column reason says why; a point older than max_age is not used"
 )
 
-func hintHelp(command string) string       { return "see " + command + " --help" }
-func hintUsage(line string) string         { return "usage: " + line }
-func hintDidYouMean(command string) string { return "did you mean haproxy-weighter " + command + "?" }
-func hintBackends(names []string) string   { return "it has: " + strings.Join(names, ", ") }
+func hintHelp(command string) string { return "see " + command + " --help" }
+func hintLoads(backend string) string {
+	return "haproxy-weighter loads " + backend + " tells of each series why it is not used"
+}
+func hintUsage(line string) string { return "usage: " + line }
+func hintDidYouMean(commands []string) string {
+	return "did you mean " + strings.Join(commands, " or ") + "?"
+}
+func hintBackends(names []string) string { return "it has: " + strings.Join(names, ", ") }
 
 // hintListen says what to do when the agent can't listen.
 func hintListen(err error) []string {

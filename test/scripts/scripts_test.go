@@ -5,6 +5,7 @@
 //
 //	exits CODE PROGRAM ARGS...  run PROGRAM, which must end with exit code CODE
 //	haproxy FILE                start HAProxy with FILE as its haproxy.cfg
+//	until CODE PROGRAM ARGS...  run PROGRAM again and again until it ends with exit code CODE
 //	expand FILE                 fill in the $VARS in FILE
 //	runtime LINE...             send a line to the runtime socket, print the answer
 //	await SERVER WEIGHT         wait until HAProxy has that weight in force
@@ -63,6 +64,7 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
+			"until":   until,
 			"expand":  expand,
 			"haproxy": haproxy,
 		},
@@ -97,17 +99,40 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		got = exit.ExitCode()
-	}
-	if got != want {
+	if got := exitCode(ts, args[1:]); got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+func exitCode(ts *testscript.TestScript, args []string) int {
+	err := ts.Exec(args[0], args[1:]...)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	ts.Fatalf("%v", err)
+	return 0
+}
+
+// until runs a program until it has come to end as it should.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until CODE PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	got := 0
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		if got = exitCode(ts, args[1:]); got == want {
+			return
+		}
+	}
+	ts.Fatalf("exit code %d, want %d", got, want)
 }
 
 // expand fills variables in, in place.

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+)
+
+// Words about orders. words.go has the rules for them.
+
+const (
+	wordsPin = `Keep one server at a weight of 1 to 256, whatever its load is, until the time is
+over or "unpin" takes it back. The other servers go on being balanced. A server
+in maint, in drain or at weight 0 is left alone. To take a server out, drain it
+in HAProxy: "set server BACKEND/SERVER state drain".
+
+Orders outlive a reload, and a restart when state.file is set.`
+	wordsFreeze = `Keep all weights of a backend as they are, until the time is over or "unfreeze"
+takes it back. Loads are still read and shown.
+
+Orders outlive a reload, and a restart when state.file is set.`
+	wordsMode = `Use another mode than the file's for a backend: "observe" does everything but
+set weights, "live" sets them, "file" goes back to what the file says.
+
+Orders outlive a reload, and a restart when state.file is set.`
+
+	wordsModeFileEnds = "mode: --for makes no sense with file, which ends the order in force"
+	wordsBackToFile   = "back to what the file says"
+)
+
+func wordsNoReason(command string) string {
+	return command + ": --reason is missing: say why, for whoever looks at it later"
+}
+
+func wordsNoEnd(command string) string {
+	return command + ": --for is missing: say for how long, so that it is not forgotten"
+}
+
+func wordsWeight(text string) string {
+	return fmt.Sprintf("pin: %q is no weight from 1 to 256; to take a server out, drain it in HAProxy", text)
+}
+
+func wordsUnknownMode(mode string) string {
+	return fmt.Sprintf("mode: %q is not known; allowed: observe, live, or file for what the file says", mode)
+}
+
+// wordsOrder says until when something counts, by whom and why.
+func wordsOrder(o balancer.Order, now time.Time) string {
+	until := "until it is taken back"
+	if !o.Until.IsZero() {
+		until = fmt.Sprintf("until %s (%s left)", at(o.Until), span(o.Until.Sub(now).Round(time.Second)))
+	}
+	return fmt.Sprintf("%s, by %s: %s", until, o.Author, o.Reason)
+}
+
+// standing is one order in force, with the command that ends it.
+type standing struct {
+	text string
+	undo []string
+}
+
+// standingOrders lists what is in force for a backend.
+func standingOrders(backend string, c balancer.Control, now time.Time) []standing {
+	var all []standing
+	if c.Freeze != nil {
+		all = append(all, standing{backend + " is frozen " + wordsOrder(c.Freeze.Order, now), []string{orderUnfreeze, backend}})
+	}
+	if c.Mode != nil {
+		all = append(all, standing{
+			fmt.Sprintf("%s has mode %s %s", backend, c.Mode.Mode, wordsOrder(c.Mode.Order, now)),
+			[]string{orderMode, backend, modeOfFile},
+		})
+	}
+	for _, server := range slices.Sorted(maps.Keys(c.Pins)) {
+		pin := c.Pins[server]
+		all = append(all, standing{
+			fmt.Sprintf("%s/%s is pinned at %d %s", backend, server, pin.Weight, wordsOrder(pin.Order, now)),
+			[]string{orderUnpin, backend + "/" + server},
+		})
+	}
+	return all
+}
+
+// wordsDone says what an order has ended, and all that is in force now.
+func wordsDone(kind string, o api.Order, c balancer.Control, now time.Time) []string {
+	var lines []string
+	switch kind {
+	case orderUnpin:
+		lines = append(lines, fmt.Sprintf("%s/%s is no longer pinned", o.Backend, o.Server))
+	case orderUnfreeze:
+		lines = append(lines, o.Backend+" is no longer frozen")
+	case orderMode:
+		if c.Mode == nil {
+			lines = append(lines, o.Backend+" has the mode that the file says")
+		}
+	}
+	for _, s := range standingOrders(o.Backend, c, now) {
+		lines = append(lines, s.text)
+	}
+	return lines
+}
+
+// undoOf is the command that brings back what was in force before an order.
+func undoOf(kind string, o api.Order, before balancer.Control, now time.Time) []string {
+	id := o.Backend + "/" + o.Server
+	switch kind {
+	case orderPin, orderUnpin:
+		if old, ok := before.Pins[o.Server]; ok {
+			return append([]string{orderPin, id, strconv.Itoa(old.Weight)}, orderWords(old.Order, now)...)
+		}
+		if kind == orderPin {
+			return []string{orderUnpin, id}
+		}
+	case orderFreeze, orderUnfreeze:
+		if before.Freeze != nil {
+			return append([]string{orderFreeze, o.Backend}, orderWords(before.Freeze.Order, now)...)
+		}
+		if kind == orderFreeze {
+			return []string{orderUnfreeze, o.Backend}
+		}
+	case orderMode:
+		if before.Mode != nil {
+			return append([]string{orderMode, o.Backend, string(before.Mode.Mode)}, orderWords(before.Mode.Order, now)...)
+		}
+		if o.Mode != modeOfFile {
+			return []string{orderMode, o.Backend, modeOfFile}
+		}
+	}
+	return nil
+}
+
+// orderWords are the flags that give an order again, for the time it had left.
+func orderWords(o balancer.Order, now time.Time) []string {
+	words := []string{"--reason", o.Reason}
+	if left := o.Until.Sub(now); !o.Until.IsZero() {
+		words = append(words, "--for", max(left.Round(time.Second), time.Second).String())
+	}
+	return words
+}

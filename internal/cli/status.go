@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
+)
+
+func newStatus(p *Program) *cobra.Command {
+	var check, asJSON bool
+	c := &cobra.Command{
+		Use:   "status [BACKEND]",
+		Short: "Show what the running daemon does and what is wrong",
+		Long:  wordsStatus,
+		Example: `  haproxy-weighter status
+  haproxy-weighter status ingest       the servers of one backend too
+  haproxy-weighter status --check      for monitoring: exit code 1 when anything is wrong`,
+		Args: arguments("[BACKEND]"),
+		RunE: p.action(func(ctx context.Context, c *cobra.Command, args []string) error {
+			return p.status(ctx, c, args, check, asJSON)
+		}),
+		ValidArgsFunction: completeArgs(p.completeRunningBackend),
+	}
+	c.Flags().BoolVar(&check, "check", false, "exit code 1 when anything is wrong")
+	jsonFlag(c, &asJSON)
+	return p.daemonCommand(c)
+}
+
+func (p *Program) status(ctx context.Context, c *cobra.Command, args []string, check, asJSON bool) error {
+	var s *api.Status
+	err := p.asking(ctx, c, func(client *api.Client) (err error) {
+		s, err = client.Status(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		if err := only(s, args[0]); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		err = p.writeJSON(s)
+	} else {
+		err = p.writeStatus(c, s, len(args) > 0)
+	}
+	switch {
+	case err != nil:
+		return err
+	case check && len(alarms(s)) > 0:
+		return silent(exitFailed)
+	}
+	return nil
+}
+
+// only leaves one backend in the status, with the faults that concern it.
+func only(s *api.Status, backend string) error {
+	names := make([]string, len(s.Backends))
+	for i := range s.Backends {
+		names[i] = s.Backends[i].Backend
+	}
+	i := slices.Index(names, backend)
+	if i < 0 {
+		return failed(fmt.Errorf("the daemon has no backend %q", backend), hintBackends(names))
+	}
+	s.Backends = s.Backends[i : i+1]
+	s.Faults = slices.DeleteFunc(s.Faults, func(f balancer.Fault) bool { return f.Backend != "" && f.Backend != backend })
+	return nil
+}
+
+// alarms are the things that are wrong, each in a few words. An operator's
+// freeze is none.
+func alarms(s *api.Status) []string {
+	var all []string
+	if n := len(faultsOf(s)); n > 0 {
+		all = append(all, count(n, "fault"))
+	}
+	if s.Config.ReloadFailed != nil {
+		all = append(all, "reload failed")
+	}
+	var held []string
+	for i := range s.Backends {
+		b := &s.Backends[i]
+		if slices.ContainsFunc(b.Tables, func(t api.Table) bool { return isHeld(&t) }) {
+			held = append(held, b.Backend)
+		}
+		if len(b.Tables) == 0 {
+			all = append(all, "no table of "+b.Backend)
+		}
+	}
+	if len(held) > 0 {
+		all = append(all, "weights held on "+some(held))
+	}
+	if !s.Ready {
+		all = append(all, "not ready")
+	}
+	return all
+}
+
+// faultsOf are the faults without those that are an operator's order.
+func faultsOf(s *api.Status) []balancer.Fault {
+	return slices.DeleteFunc(slices.Clone(s.Faults), func(f balancer.Fault) bool { return f.What == balancer.FaultFrozen })
+}
+
+// isHeld tells whether weights stay as they are though nobody has ordered that.
+func isHeld(t *api.Table) bool {
+	return t.Verdict == weighting.Hold && t.HoldCode != balancer.HoldFrozen
+}
+
+// writeStatus prints what matters most first: is all well, what is wrong and
+// what to do, then the backends.
+func (p *Program) writeStatus(c *cobra.Command, s *api.Status, servers bool) error {
+	now := p.now()
+	w := &statusWriter{p: p, c: c, s: s, now: now, colours: p.colours(p.Stdout)}
+	w.head()
+	w.faults()
+	w.line("")
+	if err := p.writeTable(backendsTable(s, now)); err != nil {
+		return err
+	}
+	w.holds()
+	w.orders()
+	for i := range s.Backends {
+		if !servers {
+			break
+		}
+		for j := range s.Backends[i].Tables {
+			if err := w.servers(&s.Backends[i].Tables[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return w.err
+}
+
+// statusWriter prints lines and keeps the first error.
+type statusWriter struct {
+	p       *Program
+	c       *cobra.Command
+	s       *api.Status
+	now     time.Time
+	colours bool
+	err     error
+}
+
+func (w *statusWriter) line(format string, args ...any) { w.styled(plain, format, args...) }
+
+func (w *statusWriter) styled(how style, format string, args ...any) {
+	text := printable(fmt.Sprintf(format, args...))
+	if w.colours && how != plain {
+		text = "\x1b[" + string(how) + "m" + text + "\x1b[0m"
+	}
+	_, err := fmt.Fprintln(w.p.Stdout, text)
+	w.err = errors.Join(w.err, err)
+}
+
+func (w *statusWriter) head() {
+	if wrong := alarms(w.s); len(wrong) > 0 {
+		w.styled(red, "%s", wordsNotWell(wrong))
+	} else {
+		w.styled(green, "%s", wordsAllWell(w.s))
+	}
+	w.line("%s", wordsDaemon(w.s, w.now))
+	w.line("%s", wordsConfigInForce(&w.s.Config, w.now))
+	if len(w.s.Config.RestartKeys) > 0 {
+		w.styled(yellow, "%s", wordsRestartKeys(w.s.Config.RestartKeys))
+	}
+	if len(w.s.SPOA) > 0 {
+		w.line("SPOE agent on %s", strings.Join(w.s.SPOA, ", "))
+	}
+}
+
+// faults prints each with its cause, what the weights do meanwhile, and what
+// to do about it.
+func (w *statusWriter) faults() {
+	all := faultsOf(w.s)
+	if f, ok := reloadFault(w.s); ok {
+		all = append([]balancer.Fault{f}, all...)
+	}
+	for _, f := range all {
+		w.line("")
+		w.styled(red, "%s", wordsFault(&f, w.now))
+		for _, part := range []struct{ name, text string }{
+			{"cause", f.Cause}, {"meanwhile", f.Meanwhile}, {"do", f.Do},
+		} {
+			if part.text != "" {
+				w.line("  %-9s  %s", part.name, part.text)
+			}
+		}
+	}
+}
+
+// reloadFault makes a fault of a reload that failed, unless the daemon's own
+// list has it.
+func reloadFault(s *api.Status) (balancer.Fault, bool) {
+	if s.Config.ReloadFailed == nil {
+		return balancer.Fault{}, false
+	}
+	told := func(f balancer.Fault) bool { return f.Cause == s.Config.ReloadError }
+	return balancer.Fault{
+		What: "the configuration could not be reloaded", Cause: s.Config.ReloadError,
+		Meanwhile: "the one that was loaded " + at(s.Config.Loaded) + " stays in force",
+		Do:        "haproxy-weighter check -f " + shellQuote(s.Config.File) + " tells all mistakes; correct them and reload again",
+		Since:     *s.Config.ReloadFailed,
+	}, !slices.ContainsFunc(s.Faults, told)
+}
+
+// holds says why weights are not being set, unless a fault has said it.
+func (w *statusWriter) holds() {
+	first := true
+	for i := range w.s.Backends {
+		for j := range w.s.Backends[i].Tables {
+			t := &w.s.Backends[i].Tables[j]
+			told := slices.ContainsFunc(w.s.Faults, func(f balancer.Fault) bool { return f.Cause == t.Why })
+			if !isHeld(t) || t.Why == "" || told {
+				continue
+			}
+			if first {
+				w.line("")
+			}
+			first = false
+			w.styled(yellow, "%s held: %s", tableName(t, w.s), t.Why)
+		}
+	}
+}
+
+// orders prints what operators have ordered, each with the way back.
+func (w *statusWriter) orders() {
+	first := true
+	for i := range w.s.Backends {
+		b := &w.s.Backends[i]
+		for _, o := range standingOrders(b.Backend, b.Control, w.now) {
+			if first {
+				w.line("")
+			}
+			first = false
+			w.styled(bold, "%s", o.text)
+			w.line("  undo: %s", w.p.again(w.c, o.undo...))
+		}
+	}
+}
+
+// servers prints the rows of one table.
+func (w *statusWriter) servers(t *api.Table) error {
+	w.line("")
+	w.styled(bold, "%s", wordsTableHead(t))
+	if err := w.p.writeTable(serversTable(t, w.now)); err != nil {
+		return err
+	}
+	if t.Why != "" && !isHeld(t) {
+		w.line("last pass: %s", t.Why)
+	}
+	if loop := wordsLoopOf(t); loop != "" {
+		w.line("%s", loop)
+	}
+	if len(t.Servers) > 0 {
+		w.line("%s", wordsExplainHint(w.p.again(w.c, "explain", t.Backend+"/"+t.Servers[0].Server)))
+	}
+	return w.err
+}
