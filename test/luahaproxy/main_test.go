@@ -2,6 +2,7 @@ package luahaproxy
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,15 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets many tests run at once: most of the time they wait for HAProxy
+// to try again.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds whatever a test waits for.
 const patience = 60 * time.Second

@@ -188,7 +188,7 @@ func TestShippedRoute(t *testing.T) {
 			config := shipped(t, "route", map[string]string{
 				"bind :8000": fmt.Sprintf("bind 127.0.0.1:%d", ports[0]), "127.0.0.1:9002": fmt.Sprintf("127.0.0.1:%d", ports[1]),
 				"192.0.2.11:8000": namer(t, "s1"), "192.0.2.12:8000": namer(t, "s2"), "192.0.2.21:8000": namer(t, "x1"),
-				"timeout connect 100ms": "timeout connect 50s",
+				"timeout connect 100ms": "timeout connect 50s", "inter 1s fall 2": "inter 50s fall 2",
 			})
 			spoe := regexp.MustCompile(`config (\S+)`).FindStringSubmatch(config)[1]
 			patient := strings.NewReplacer("processing 20ms", "processing 50s", "hello 100ms", "hello 50s").Replace(read(t, spoe))

@@ -63,7 +63,7 @@ backend weighter-agent
   option spop-check
   timeout connect 50s
   timeout server 60s
-  server weighter 127.0.0.1:%[6]d check inter 100ms fall 1 rise 1 pool-low-conn 64
+  server weighter 127.0.0.1:%[6]d check inter 50s pool-low-conn 64
 `
 
 // samples are tables with one peculiarity each.
