@@ -57,6 +57,7 @@ func (p *Program) manual(root *cobra.Command) ([]*manual.Page, error) {
 	}
 	head := manual.Head{Section: 1, Date: date, Source: "haproxy-weighter " + p.version()}
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultVersionFlag()
 	pages := []*manual.Page{programPage(head, root)}
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
@@ -135,7 +136,6 @@ func configPage(head manual.Head) (*manual.Page, error) {
 	head.Name, head.Section, head.Summary = "weighter.toml", 5, "configuration of haproxy-weighter"
 	page := manual.New(head)
 	page.Section("DESCRIPTION")
-	page.Text(wordsConfigPage)
 	if err := page.Reference(config.Reference); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,3 @@ the packages, root and the members of group haproxy-weighter.`},
 	{"/var/lib/haproxy-weighter/state.json", "Pins, freezes and what the loop has learnt, when state.file says so."},
 	{"/usr/share/haproxy-weighter", "Files to copy from: configurations of HAProxy, Lua, dashboards, alert rules."},
 }
-
-const wordsConfigPage = `The lines in bold are keys as they are written in the file. Those that are not
-said to be required may be left out, and then count as shown, unless the text
-says that an example is shown.`
