@@ -22,6 +22,7 @@ import (
 type Client struct {
 	Socket  string        // path of the control socket
 	Timeout time.Duration // of one request as a whole; 0 means DefaultTimeout
+	MaxBody int64         // of an answer, in bytes; 0 means 64 MiB
 }
 
 // DefaultTimeout is far above what an answer takes on a machine that works.
@@ -139,7 +140,11 @@ func (c *Client) exchange(ctx context.Context, method, path string, body, answer
 		return bare(err)
 	}
 	defer response.Body.Close()
-	return read(response, answer)
+	limit := c.MaxBody
+	if limit <= 0 {
+		limit = largestAnswer
+	}
+	return read(response, limit, answer)
 }
 
 func (c *Client) transport(connected *atomic.Bool) *http.Transport {
@@ -169,19 +174,19 @@ func bare(err error) error {
 }
 
 // read takes an answer apart: what was asked for, a Problem, or neither.
-func read(r *http.Response, answer any) error {
+func read(r *http.Response, limit int64, answer any) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
 		return strange(r, fmt.Errorf("content type %q instead of JSON", r.Header.Get("Content-Type")))
 	}
-	text, err := io.ReadAll(io.LimitReader(r.Body, largestAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the answer was cut off")
 	case err != nil:
 		return err
-	case len(text) > largestAnswer:
-		return fmt.Errorf("the answer is larger than %d MiB", largestAnswer>>20)
+	case int64(len(text)) > limit:
+		return fmt.Errorf("the answer is larger than %d bytes", limit)
 	case r.StatusCode == http.StatusOK:
 		if err := json.Unmarshal(text, answer); err != nil {
 			return strange(r, err)
