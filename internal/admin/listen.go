@@ -38,19 +38,10 @@ func ListenControl(ctx context.Context, path string) (net.Listener, error) {
 	if err := clearWay(ctx, path); err != nil {
 		return nil, err
 	}
-	// Linux gives the file the mode that the socket has, less the umask: nobody
-	// else can connect at any time. The umask may have taken the group's right to
-	// write, which is given back.
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var chmod error
-		err := c.Control(func(fd uintptr) { chmod = unix.Fchmod(int(fd), controlMode) })
-		return errors.Join(err, chmod)
-	}}
-	l, err := config.Listen(ctx, "unix", path)
+	l, err := bind(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	c := &controlListener{Listener: l, path: path}
 	if c.made, err = os.Lstat(path); err == nil {
 		err = os.Chmod(path, controlMode)
@@ -60,6 +51,24 @@ func ListenControl(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// bind makes the socket. Linux gives the file the mode that the socket has, less
+// the umask: nobody else can connect at any time. The umask may have taken the
+// group's right to write, which the caller gives back.
+func bind(ctx context.Context, path string) (*net.UnixListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		err := c.Control(func(fd uintptr) { chmod = unix.Fchmod(int(fd), controlMode) })
+		return errors.Join(err, chmod)
+	}}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	u := l.(*net.UnixListener)
+	u.SetUnlinkOnClose(false)
+	return u, nil
 }
 
 // checkFolder refuses a folder in which anybody could put a socket of his own.

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 
@@ -42,13 +41,25 @@ func acted(t *balancer.Table) bool {
 	return t.Verdict != weighting.Hold || t.Fresh > 0 && !t.Unread()
 }
 
-// unready says in words what is missing, a line a backend; none when all are
-// ready.
-func (s *Server) unready() []string {
-	var lines []string
+// lack is what a backend lacks to be ready.
+type lack struct {
+	backend string // empty: there is none
+	why     string
+}
+
+func (l lack) String() string {
+	if l.backend == "" {
+		return l.why
+	}
+	return "backend " + l.backend + ": " + l.why
+}
+
+// unready says in words what is missing; nothing when all backends are ready.
+func (s *Server) unready() []lack {
+	var lines []lack
 	balancers := s.fleet().Balancers()
 	if len(balancers) == 0 {
-		return []string{"no backend is balanced yet"}
+		return []lack{{why: "no backend is balanced yet"}}
 	}
 	for _, b := range balancers {
 		name := b.Config().Name
@@ -71,7 +82,7 @@ func (s *Server) unready() []string {
 				why += "; " + f.What + ": " + f.Cause
 			}
 		}
-		lines = append(lines, fmt.Sprintf("backend %s: %s", name, why))
+		lines = append(lines, lack{backend: name, why: why})
 	}
 	return lines
 }

@@ -97,7 +97,11 @@ func (m *maker) rowView(r *balancer.Row) rowView {
 		v.State = "down"
 	}
 	if r.Share > 0 {
-		v.Share = strconv.FormatFloat(100*r.Share, 'f', 1, 64) + " %"
+		places := 1
+		if r.Share < 0.01 {
+			places = 2
+		}
+		v.Share = strconv.FormatFloat(100*r.Share, 'f', places, 64) + " %"
 	}
 	if r.Sessions >= 0 {
 		v.Sessions = grouped(strconv.Itoa(r.Sessions))

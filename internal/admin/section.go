@@ -86,7 +86,7 @@ func (m *maker) badges() []badge {
 func (m *maker) verdict() string {
 	t := m.table
 	if t == nil {
-		return "No HAProxy has been read for this backend yet: its weights are as HAProxy has them."
+		return "No HAProxy has this backend, or none has been read yet."
 	}
 	differ := 0
 	for i := range t.Rows {

@@ -94,6 +94,12 @@ func quick() config.Backend {
 // newSite starts all but the balancers and the listeners.
 func newSite(t *testing.T, haproxyConfig string, loads map[string]float64, backends ...config.Backend) *site {
 	t.Helper()
+	return newSiteOf(t, haproxyConfig, loads, func(c *config.Config) { c.Backends = backends })
+}
+
+// newSiteOf is newSite with whatever change makes of the configuration.
+func newSiteOf(t *testing.T, haproxyConfig string, loads map[string]float64, change func(*config.Config)) *site {
+	t.Helper()
 	s := &site{t: t, log: &logBook{}, loads: loads, history: NewHistory(nil)}
 	s.graphite = httptest.NewServer(http.HandlerFunc(s.render))
 	t.Cleanup(s.graphite.Close)
@@ -107,8 +113,9 @@ func newSite(t *testing.T, haproxyConfig string, loads map[string]float64, backe
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c := &config.Config{
 		HAProxy:  config.HAProxy{Timeout: 2 * time.Second, Watch: 200 * time.Millisecond},
-		Graphite: graphite.Config{URL: s.graphite.URL}, Backends: backends,
+		Graphite: graphite.Config{URL: s.graphite.URL},
 	}
+	change(c)
 	c.HAProxy.Sockets = append(c.HAProxy.Sockets, haproxy.Address{Kind: "unix", Path: p.SocketPath})
 	s.fleet, err = balancer.NewFleet(c, balancer.FleetOptions{Logger: log, Controls: s.controls, Observer: observer{s}})
 	if err != nil {

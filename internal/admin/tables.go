@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
@@ -20,7 +19,10 @@ func serveHealthy(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	status, text := http.StatusOK, "ready"
 	if missing := s.unready(); len(missing) > 0 {
-		status, text = http.StatusServiceUnavailable, "not ready\n"+strings.Join(missing, "\n")
+		status, text = http.StatusServiceUnavailable, "not ready"
+		for _, l := range missing {
+			text += "\n" + l.String()
+		}
 	}
 	send(w, status, "text/plain; charset=utf-8", []byte(text+"\n"))
 }

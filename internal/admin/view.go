@@ -51,7 +51,7 @@ type view struct {
 	Status   api.Status
 	Headline string
 	Level    level
-	Unready  []string
+	Unready  []lack // but for backends that a fault tells of
 	Faults   []faultView
 	Sections []section // worst first
 	Only     string    // the one backend that was asked for; empty: all
@@ -135,14 +135,18 @@ const mostEventsShown = 15
 // view gathers what the page shows. only is the backend asked for, which must
 // exist; empty: all.
 func (s *Server) view(only, order string) view {
-	v := view{Host: s.hostname, Now: s.now().UTC(), Status: s.status(), Unready: s.unready(), Only: only, Order: order}
+	v := view{Host: s.hostname, Now: s.now().UTC(), Status: s.status(), Only: only, Order: order}
 	for _, f := range v.Status.Faults {
 		if f.What != frozenFault {
 			v.Faults = append(v.Faults, faultView{Fault: f, Where: whereOf(f)})
 		}
 	}
-	fleet := s.fleet()
-	for _, b := range fleet.Balancers() {
+	for _, l := range s.unready() {
+		if !slices.ContainsFunc(v.Faults, func(f faultView) bool { return f.Backend == l.backend }) {
+			v.Unready = append(v.Unready, l)
+		}
+	}
+	for _, b := range s.fleet().Balancers() {
 		name := b.Config().Name
 		if only != "" && only != name {
 			v.Others = append(v.Others, link{Text: name, URL: address(name, order)})
