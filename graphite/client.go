@@ -117,7 +117,11 @@ func (c *Client) Render(ctx context.Context, r Request) (*Answer, error) {
 	answer := &Answer{}
 	retries := 1
 	for i, form := range parts {
-		part, err := c.ask(ctx, form, &retries)
+		var part *Answer
+		err := c.ask(ctx, &retries, func(limited context.Context) (err *RenderError) {
+			part, err = c.once(ctx, limited, form)
+			return err
+		})
 		if err != nil {
 			if len(parts) > 1 {
 				err.text += fmt.Sprintf(" (part %d of %d of the request; nothing of the others is used)", i+1, len(parts))
@@ -148,32 +152,55 @@ func (a *Answer) add(part *Answer) {
 	}
 }
 
-// ask sends one form and, if that may help, sends it again.
-func (c *Client) ask(ctx context.Context, form string, retries *int) (*Answer, *RenderError) {
+// ask makes one exchange and, if that may help, makes it again.
+func (c *Client) ask(ctx context.Context, retries *int, once func(limited context.Context) *RenderError) *RenderError {
 	limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	for {
-		answer, err := c.once(ctx, limited, form)
+		err := once(limited)
 		if err == nil || !err.retry || *retries == 0 {
-			return answer, err
+			return err
 		}
 		pause := time.NewTimer(min(retryPause, c.config.Timeout/10))
 		select {
 		case <-limited.Done():
 			pause.Stop()
-			return nil, err
+			return err
 		case <-pause.C:
 		}
 		*retries--
 	}
 }
 
-// once makes one exchange. limited is ctx with the timeout.
+// once makes one exchange with the render API. limited is ctx with the timeout.
 func (c *Client) once(ctx, limited context.Context, form string) (*Answer, *RenderError) {
+	said, err := c.exchange(ctx, limited, &c.endpoint, form)
+	if err != nil {
+		return nil, err
+	}
+	series, derr := decode(said.body)
+	if derr != nil {
+		return nil, &RenderError{Kind: derr.kind, Status: said.status, text: c.explain(derr, said.body)}
+	}
+	answer := &Answer{Series: series}
+	answer.Now, answer.ClockSkew = serverClock(said.header, said.at)
+	return answer, nil
+}
+
+// reply is what a server said that was fit to be decoded.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+	at     time.Time // when its head was there, by Config.Now
+}
+
+// exchange sends one form to an endpoint and reads the whole answer.
+func (c *Client) exchange(ctx, limited context.Context, e *endpoint, form string) (*reply, *RenderError) {
 	if err := c.held(); err != nil {
 		return nil, err
 	}
-	req, err := c.endpoint.request(limited, form)
+	req, err := e.request(limited, form)
 	if err != nil {
 		return nil, &RenderError{Kind: KindRequest, text: "the request cannot be built: " + c.mask.text(err.Error())}
 	}
@@ -184,15 +211,16 @@ func (c *Client) once(ctx, limited context.Context, form string) (*Answer, *Rend
 		return nil, c.connectionError(ctx, limited, err)
 	}
 	defer resp.Body.Close()
-	now := c.config.Now()
-	if err := c.checkHead(resp, now); err != nil {
+	said := &reply{status: resp.StatusCode, header: resp.Header, at: c.config.Now()}
+	if err := c.checkHead(resp, said.at); err != nil {
 		return nil, err
 	}
+	var rerr *RenderError
 	if resp.StatusCode != http.StatusOK {
-		return c.notOK(resp, now)
+		said.body, rerr = c.notOK(resp)
+		return said, rerr
 	}
-	body, rerr := c.read(ctx, limited, resp)
-	if rerr != nil {
+	if said.body, rerr = c.read(ctx, limited, resp); rerr != nil {
 		return nil, rerr
 	}
 	// A process that was stopped for a while finds the answer waiting, as old as
@@ -201,13 +229,7 @@ func (c *Client) once(ctx, limited context.Context, form string) (*Answer, *Rend
 		<-limited.Done()
 		return nil, c.connectionError(ctx, limited, limited.Err())
 	}
-	series, derr := decode(body)
-	if derr != nil {
-		return nil, &RenderError{Kind: derr.kind, Status: resp.StatusCode, text: c.explain(derr, body)}
-	}
-	answer := &Answer{Series: series}
-	answer.Now, answer.ClockSkew = serverClock(resp.Header, now)
-	return answer, nil
+	return said, nil
 }
 
 // held returns an error while a Retry-After is in force.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Kind says what went wrong with a render.
+// Kind says what went wrong with a question.
 type Kind string
 
 // The kinds of [RenderError].
@@ -23,12 +23,12 @@ const (
 	KindRedirect   Kind = "redirect"    // a redirect, which is never followed
 	KindRetryAfter Kind = "retry-after" // the server asked to be left alone; see Until
 	KindNotJSON    Kind = "not-json"    // status 200, but no JSON
-	KindNotSeries  Kind = "not-series"  // JSON, but not a list of series
+	KindNotSeries  Kind = "not-series"  // JSON, but not a list of series, or of what was found
 	KindEmpty      Kind = "empty"       // status 200 and no body at all
 	KindTooLarge   Kind = "too-large"   // the body is over the limit
 )
 
-// RenderError is why a render gave no answer. Its text is for operators: what
+// RenderError is why a render, or a find, gave no answer. Its text is for operators: what
 // happened and what to do. No secret of the [Config] is in it, nor the path or the
 // query of the address.
 type RenderError struct {

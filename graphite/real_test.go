@@ -132,6 +132,22 @@ func TestRealGraphite(t *testing.T) {
 			}
 		})
 	}
+	t.Run("find", func(t *testing.T) {
+		for _, method := range []string{"POST", "GET"} {
+			c := client(t, g.URL, func(c *Config) { c.Method = method })
+			for pattern, want := range map[string][]Found{
+				"tcp-service.node-?":     {{"node-0", false}, {"node-1", false}, {"node-2", false}},
+				"tcp-service.*.received": {{"received", true}},
+				"tcp-service.*.*":        {{"received", true}},
+				"nothing.*":              {},
+			} {
+				got, err := c.Find(t.Context(), pattern)
+				if diff := cmp.Diff(want, got); err != nil || diff != "" {
+					t.Errorf("%s: %v\nwanted (-), got (+):\n%s", pattern, err, diff)
+				}
+			}
+		}
+	})
 	t.Run("null at the end", func(t *testing.T) {
 		answer := g.render(t, "POST", byNode)
 		late, err := answer.byName("node-late").Reduce(Last, answer.Now, window)

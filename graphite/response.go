@@ -89,15 +89,13 @@ func (c *Client) redirectTarget(resp *http.Response) string {
 	return " to " + c.mask.text(u.Scheme+"://"+u.Host)
 }
 
-// notOK turns a refusal into an error, or into an answer without series when
-// it is carbonapi's way to say that nothing matched.
-func (c *Client) notOK(resp *http.Response, now time.Time) (*Answer, *RenderError) {
+// notOK turns a refusal into an error, or into an empty list when it is
+// carbonapi's way to say that nothing matched.
+func (c *Client) notOK(resp *http.Response) ([]byte, *RenderError) {
 	// What can't be read can't be quoted; the status is the news.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if resp.StatusCode == http.StatusNotFound && nothingMatched(resp, body) {
-		answer := &Answer{Series: []Series{}}
-		answer.Now, answer.ClockSkew = serverClock(resp.Header, now)
-		return answer, nil
+		return []byte("[]"), nil
 	}
 	text := "it answered " + statusText(resp.StatusCode)
 	if said := c.quote(errorLine(resp.Header.Get("Content-Type"), body)); said != "" {
@@ -111,7 +109,7 @@ func (c *Client) notOK(resp *http.Response, now time.Time) (*Answer, *RenderErro
 
 // nothingMatched tells carbonapi's 404 for "no series" (its setting
 // notFoundStatusCode) from the 404 of a wrong address. carbonapi marks what its
-// render handler answers with a header of its own, whatever the body.
+// handlers answer with a header of its own, whatever the body.
 func nothingMatched(resp *http.Response, body []byte) bool {
 	if resp.Header.Get("X-Ctx-Carbonapi-Uuid") != "" {
 		return true
