@@ -2,7 +2,7 @@ package admin
 
 import "math"
 
-// bucket adds up rows to one that stands for all of them: the means of loads
+// bucket adds up samples to one that stands for all of them: the means of loads
 // and of max over mean, and the newest weights.
 type bucket struct {
 	begun     bool
@@ -29,7 +29,7 @@ func (m *mean) add(v float64) {
 // value is NaN when nothing was added.
 func (m *mean) value() float64 { return m.sum / float64(m.n) }
 
-func (b *bucket) add(r *row) {
+func (b *bucket) add(r *sample) {
 	b.times.add(float64(r.at))
 	b.imbalance.add(float64(r.imbalance))
 	for len(b.loads) < len(r.cells) {
@@ -43,9 +43,9 @@ func (b *bucket) add(r *row) {
 	}
 }
 
-// row is what stands for all rows; it is in the middle of them.
-func (b *bucket) row() row {
-	r := row{at: int64(b.times.value()), imbalance: float32(b.imbalance.value()), cells: make([]cell, len(b.loads))}
+// sample is what stands for all samples; it is in the middle of them.
+func (b *bucket) sample() sample {
+	r := sample{at: int64(b.times.value()), imbalance: float32(b.imbalance.value()), cells: make([]cell, len(b.loads))}
 	for i := range b.loads {
 		r.cells[i] = cell{load: float32(b.loads[i].value()), weight: b.weights[i]}
 	}

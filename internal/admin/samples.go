@@ -18,16 +18,16 @@ const (
 
 // samples are the loads and weights of one backend on one socket over time.
 type samples struct {
-	names  []string // servers; the cells of a row are in their order
+	names  []string // servers; the cells of a sample are in their order
 	index  map[string]int
-	fine   []row  // oldest first
-	coarse []row  // oldest first, each a mean over some minutes
-	bucket bucket // of the coarse row in the making
+	fine   []sample  // oldest first
+	coarse []sample  // oldest first, each a mean over some minutes
+	bucket bucket // of the coarse sample in the making
 }
 
-// row is one point in time. Servers that came later are missing at the end of
+// sample is one point in time. Servers that came later are missing at the end of
 // its cells.
-type row struct {
+type sample struct {
 	at        int64   // seconds since 1970
 	imbalance float32 // NaN: unknown
 	cells     []cell
@@ -44,7 +44,7 @@ func nothing() cell { return cell{load: float32(math.NaN()), weight: -1} }
 
 // add takes up a pass, and keeps the number of cells below budget.
 func (s *samples) add(t *balancer.Table, budget int) {
-	now := s.row(t)
+	now := s.sample(t)
 	s.settle(now.at, budget)
 	spacing := max(fineSpan/mostFine, spread(fineSpan, budget/2, len(s.names)))
 	// A pass that comes a little early, as jitter makes it, is not left out.
@@ -61,8 +61,8 @@ func spread(span time.Duration, cells, n int) time.Duration {
 	return span / time.Duration(max(1, cells/max(1, n)))
 }
 
-// row makes the row of a table.
-func (s *samples) row(t *balancer.Table) row {
+// sample makes the sample of a table.
+func (s *samples) sample(t *balancer.Table) sample {
 	if s.index == nil {
 		s.index = make(map[string]int, len(t.Rows))
 	}
@@ -73,7 +73,7 @@ func (s *samples) row(t *balancer.Table) row {
 			s.names = append(s.names, name)
 		}
 	}
-	r := row{at: t.Time.Unix(), imbalance: float32(math.NaN()), cells: make([]cell, len(s.names))}
+	r := sample{at: t.Time.Unix(), imbalance: float32(math.NaN()), cells: make([]cell, len(s.names))}
 	if t.Imbalance > 0 {
 		r.imbalance = float32(t.Imbalance)
 	}
@@ -98,7 +98,7 @@ func (s *samples) settle(now int64, budget int) {
 		return
 	}
 	if s.bucket.begun && now >= s.bucket.end {
-		s.coarse = append(s.coarse, s.bucket.row())
+		s.coarse = append(s.coarse, s.bucket.sample())
 	}
 	step := coarseStep
 	for need := spread(historySpan, budget/2, len(s.names)); step < need; {
@@ -109,16 +109,16 @@ func (s *samples) settle(now int64, budget int) {
 	s.bucket = bucket{begun: true, begin: begin, end: begin + seconds}
 }
 
-// until drops rows from after a time.
-func until(rows []row, end int64) []row {
+// until drops samples from after a time.
+func until(rows []sample, end int64) []sample {
 	for len(rows) > 0 && rows[len(rows)-1].at > end {
 		rows = rows[:len(rows)-1]
 	}
 	return rows
 }
 
-// trim drops what is too old, makes coarse rows coarser while they have too
-// many cells, and forgets servers that no row has any more.
+// trim drops what is too old, makes coarse samples coarser while they have too
+// many cells, and forgets servers that no sample has any more.
 func (s *samples) trim(now int64, budget int) {
 	s.fine = since(s.fine, now-int64(fineSpan/time.Second))
 	s.coarse = since(s.coarse, now-int64(historySpan/time.Second))
@@ -131,18 +131,18 @@ func (s *samples) trim(now int64, budget int) {
 	s.compact()
 }
 
-// since drops rows from before a time. What is left is moved once in a while,
+// since drops samples from before a time. What is left is moved once in a while,
 // so that the dropped ones can be freed.
-func since(rows []row, begin int64) []row {
+func since(rows []sample, begin int64) []sample {
 	n := 0
 	for n < len(rows) && rows[n].at < begin {
-		rows[n] = row{}
+		rows[n] = sample{}
 		n++
 	}
 	return rows[n:]
 }
 
-func cells(rows []row) int {
+func cells(rows []sample) int {
 	n := 0
 	for i := range rows {
 		n += len(rows[i].cells)
@@ -150,9 +150,9 @@ func cells(rows []row) int {
 	return n
 }
 
-// halved joins rows two by two.
-func halved(rows []row) []row {
-	half := make([]row, 0, len(rows)/2+1)
+// halved joins samples two by two.
+func halved(rows []sample) []sample {
+	half := make([]sample, 0, len(rows)/2+1)
 	for i := 0; i < len(rows); i += 2 {
 		if i+1 == len(rows) {
 			return append(half, rows[i])
@@ -160,12 +160,12 @@ func halved(rows []row) []row {
 		var b bucket
 		b.add(&rows[i])
 		b.add(&rows[i+1])
-		half = append(half, b.row())
+		half = append(half, b.sample())
 	}
 	return half
 }
 
-// compact forgets names that no row has a weight for, once they are many.
+// compact forgets names that no sample has a weight for, once they are many.
 func (s *samples) compact() {
 	used := make([]bool, len(s.names))
 	count := func(cells []cell) {
@@ -189,7 +189,7 @@ func (s *samples) compact() {
 	for i := range s.coarse {
 		count(s.coarse[i].cells)
 	}
-	count(s.bucket.row().cells)
+	count(s.bucket.sample().cells)
 	s.keep(used)
 }
 
@@ -204,7 +204,7 @@ func (s *samples) keep(used []bool) {
 	if len(names) == len(s.names) {
 		return
 	}
-	pick := func(rows []row) {
+	pick := func(rows []sample) {
 		for i := range rows {
 			kept := make([]cell, 0, len(names))
 			for j, c := range rows[i].cells {
@@ -225,13 +225,13 @@ func (s *samples) keep(used []bool) {
 	}
 }
 
-// excerpt is a part of samples that stays as it is: rows are never changed.
+// excerpt is a part of samples that stays as it is: samples are never changed.
 type excerpt struct {
 	names []string
-	rows  []row
+	rows  []sample
 }
 
-// excerpt picks the rows later than after and not before begin.
+// excerpt picks the samples later than after and not before begin.
 func (s *samples) excerpt(after, begin time.Time) excerpt {
 	from := begin.Unix()
 	if !after.IsZero() {
