@@ -4,7 +4,7 @@ read_globals = {
   core = {
     fields = {
       "httpclient", "log", "msleep", "now", "register_action", "register_converters", "register_fetches",
-      "register_task", "thread", "yield", "warning", "notice",
+      "register_task", "thread", "warning", "notice",
     },
   },
 }

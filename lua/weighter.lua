@@ -21,6 +21,7 @@ local name = "weighter.lua"
 -- An exchange that takes longer than deadline counts as failed, and the next one
 -- begins; silence of the other side ends it sooner.
 local deadline = 5
+local patience = 60 -- more, for what has come: reading a long answer takes a while
 local silence = 1000 -- milliseconds; HAProxy tries four times
 
 -- Tasks that read in turn, so that one that hangs does not end the reading.
@@ -32,8 +33,10 @@ local first_retry, longest_retry = 1, 30
 -- that is put into drain later would still be used by HAProxy.
 local naming = 10
 
--- Tokens or rows between two pauses in which HAProxy's thread does other things.
-local slice = 100
+-- Values or rows between two pauses of a millisecond, in which HAProxy's thread does
+-- other things. After core.yield HAProxy may go on with us before it looks at its
+-- connections; 2.6 does.
+local slice = 200
 
 local deepest = 32 -- levels of lists and objects in an answer
 
@@ -142,14 +145,14 @@ end
 
 local null = setmetatable({}, { __name = "null" })
 
--- pauses returns a function that yields at every n-th call.
+-- pauses returns a function that pauses at every n-th call.
 local function pauses(n)
   local left = n
   return function()
     left = left - 1
     if left == 0 then
       left = n
-      core.yield()
+      core.msleep(1)
     end
   end
 end
@@ -508,10 +511,10 @@ local function check_length(length)
   end
 end
 
--- read gets the table and makes what answers are read from, or fails. known tells
--- that haproxy-weighter has answered before; else the length is asked for first, since
--- HAProxy's client takes an answer of any length.
-local function read(known)
+-- fetch gets the table's text, or fails. known tells that haproxy-weighter has
+-- answered before; else the length is asked for first, since HAProxy's client takes an
+-- answer of any length.
+local function fetch(known)
   if not known then
     check_length(tonumber(header(ask("head"), "content-length")))
   end
@@ -521,12 +524,17 @@ local function read(known)
   if length and length ~= #body then
     error(string.format("only %d of %d bytes came", #body, length), 0)
   end
-  local ahead = clock_of(header(response, "date") or "", now())
+  return body, clock_of(header(response, "date") or "", now())
+end
+
+-- take_up makes what answers are read from, or fails.
+local function take_up(body, ahead)
   if body == last_body and math.abs(ahead - last_ahead) < 2 then
-    return nil, body, ahead -- as it was
+    return -- as it was
   end
   local pause = pauses(slice)
-  return backends_of(decode(body, pause), ahead, pause), body, ahead
+  backends = backends_of(decode(body, pause), ahead, pause)
+  last_body, last_ahead = body, ahead
 end
 
 -- The exchange in hand: turn counts them, so that a late one is known.
@@ -567,19 +575,24 @@ end
 local function exchange()
   turn, busy, started = turn + 1, true, now()
   local mine = turn
-  local ok, fresh, body, ahead = pcall(read, told and not failing)
+  local ok, body, ahead = pcall(fetch, told and not failing)
   if mine ~= turn then
     return
   end
+  local cause = body
+  if ok then
+    started = now() + patience -- nobody is waited for any more
+    ok, cause = pcall(take_up, body, ahead)
+    if mine ~= turn then
+      return
+    end
+  end
   busy = false
-  if not ok then
-    failed(tostring(fresh))
-    return
+  if ok then
+    succeeded()
+  else
+    failed(tostring(cause))
   end
-  if fresh then
-    backends, last_body, last_ahead = fresh, body, ahead
-  end
-  succeeded()
 end
 
 local function reader()
