@@ -219,7 +219,7 @@ func othersTable(t *api.Table) *table {
 		weighting.StepLoad, weighting.StepRelative, weighting.StepFunction, weighting.StepShare,
 		weighting.StepMaxShare, weighting.StepCold, weighting.StepRest, weighting.StepWeight,
 	}
-	header := []string{"server", ">load", ">capacity"}
+	header := []string{"server", ">value", ">load", ">capacity"}
 	for _, s := range steps {
 		name := s
 		if s == weighting.StepLoad {
@@ -230,7 +230,7 @@ func othersTable(t *api.Table) *table {
 	out := newTable(append(header, ">weight", ">in force")...)
 	for i := range t.Servers {
 		r := &t.Servers[i]
-		row := []cell{{text: r.Server}, {text: before(r, weighting.StepLoad)}, {text: exact(r.Capacity)}}
+		row := []cell{{text: r.Server}, {text: maybe(r.Load, exact)}, {text: before(r, weighting.StepLoad)}, {text: exact(r.Capacity)}}
 		for _, s := range steps {
 			row = append(row, cell{text: after(r, s)})
 		}

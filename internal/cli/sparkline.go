@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -43,29 +44,17 @@ func lineOf(times []int64, values []*float64, start, end time.Time) *line {
 }
 
 // draw makes the picture: from the least value at the bottom to the most at the
-// top. Passes are further apart than columns when the time is short: a gap of
-// about the usual width is filled.
+// top.
 func (l *line) draw(unicode bool) string {
 	marks := []rune("_.-=+*#@")
 	if unicode {
 		marks = []rune("▁▂▃▄▅▆▇█")
 	}
-	usual := 2 * l.usualGap()
 	var b strings.Builder
-	var before *float64
-	gap := 0
-	for i, v := range l.columns {
+	for _, v := range l.filled() {
 		if v == nil {
-			if l.missing[i] {
-				before = nil
-			}
-			if gap++; before == nil || gap >= usual {
-				b.WriteByte(' ')
-				continue
-			}
-			v = before
-		} else {
-			before, gap = v, 0
+			b.WriteByte(' ')
+			continue
 		}
 		level := 0.0
 		if l.most > l.least {
@@ -76,22 +65,31 @@ func (l *line) draw(unicode bool) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// usualGap is the least distance of two columns with values.
-func (l *line) usualGap() int {
-	usual, last := lineWidth, -1
+// filled are the columns with the gaps between passes filled. When the time is
+// short, passes are further apart than columns; a gap of more than twice the
+// least one, or one with a pass without a number in it, is a real gap.
+func (l *line) filled() [lineWidth]*float64 {
+	var at []int
 	for i, v := range l.columns {
-		if v == nil {
+		if v != nil {
+			at = append(at, i)
+		}
+	}
+	least := lineWidth
+	for i := 1; i < len(at); i++ {
+		least = min(least, at[i]-at[i-1])
+	}
+	columns := l.columns
+	for i := 1; i < len(at); i++ {
+		from, to := at[i-1], at[i]
+		if to-from > 2*least || slices.Contains(l.missing[from:to], true) {
 			continue
 		}
-		if last >= 0 {
-			usual = min(usual, i-last)
+		for j := from + 1; j < to; j++ {
+			columns[j] = l.columns[from]
 		}
-		last = i
 	}
-	if usual == lineWidth {
-		return 0
-	}
-	return usual
+	return columns
 }
 
 // unicode tells whether the terminal's locale shows more than ASCII.
