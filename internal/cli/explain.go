@@ -221,11 +221,13 @@ func othersTable(t *api.Table) *table {
 	}
 	header := []string{"server", ">value", ">load", ">capacity"}
 	for _, s := range steps {
-		name := s
-		if s == weighting.StepLoad {
-			name = "load/capacity"
+		switch s {
+		case weighting.StepLoad:
+			s = "load/capacity"
+		case weighting.StepWeight:
+			s = "rounded"
 		}
-		header = append(header, ">"+name)
+		header = append(header, ">"+s)
 	}
 	out := newTable(append(header, ">weight", ">in force")...)
 	for i := range t.Servers {
