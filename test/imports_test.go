@@ -57,6 +57,9 @@ var mayImport = map[string][]string{
 	"test/spoe":         {"test/haproxyproc", "haproxy-conf", "spoa"},
 	"test/spoefaults":   {"test/spoe", "test/haproxyproc"},
 	"test/benchspoa":    {"spoa", "test/haproxyproc"},
+	"test/faults":       {"test/child", "test/haproxyproc", "test/graphiteproc", "test/faults/trace", "test/faults/front"},
+	"test/faults/trace": {},
+	"test/faults/front": {"test/faults/trace"},
 	"test/convergence":  {"test/haproxyproc", "test/graphiteproc", "test/ingest", "weighting", "internal/config", "internal/balancer", "internal/simulate"},
 }
 

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/faults/trace"
+	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+)
+
+// row is one fault of the matrix.
+type row struct {
+	part  string // what is at fault: Graphite, HAProxy, ...
+	name  string // of the test
+	fault string // in words
+	holds string // what must hold, in words; beside what always must
+
+	versions bool // HAProxy's version matters
+	plan     plan
+	begin    func(*scene, context.Context) error
+	end      func(*scene, context.Context) error // nil: begin has ended it
+	// moves says that weights go on while the fault lasts; else they must stay.
+	moves  bool
+	second loads // loads during the fault; nil: secondLoads
+	// during are the weights in force under the fault with secondLoads; nil:
+	// secondWeights with moves.
+	during weights
+	// after are the weights when all is over; nil: secondWeights, or with moves
+	// firstWeights, since loads go back then.
+	after weights
+	// lasts is how long the fault lasts in the full matrix; 0: as in the short one.
+	lasts time.Duration
+	told  []told
+}
+
+// told is what the log must have: each begin and each end once.
+type told struct {
+	begin, end string // end empty: there is none
+	most       int    // times that both may come; 0: once exactly; more: from once to that often
+	none       bool   // begin may be missing: whether it is seen depends on the moment
+}
+
+// profile is how long things take.
+type profile struct {
+	name     string
+	lasts    time.Duration // a fault
+	full     bool          // row.lasts counts
+	resident int64         // most memory, bytes
+}
+
+// short is for make test, full for make faults.
+func short(raced bool) profile {
+	return profile{name: "short", lasts: 2200 * time.Millisecond, resident: residentLimit(raced)}
+}
+
+func full() profile {
+	return profile{name: "full", lasts: 5 * time.Second, full: true, resident: residentLimit(false)}
+}
+
+// residentLimit is the most that a small daemon may ever take; the race detector
+// takes several times as much.
+func residentLimit(raced bool) int64 {
+	if raced {
+		return 400 << 20
+	}
+	return 100 << 20
+}
+
+// programs are the builds of the daemon.
+type programs struct {
+	plain   string // as shipped
+	checked string // with the race detector, when the tests have it; else the same
+}
+
+// build makes them in dir.
+func build(ctx context.Context, dir string, raced bool) (*programs, error) {
+	p := &programs{plain: filepath.Join(dir, "haproxy-weighter")}
+	p.checked = p.plain
+	if err := goBuild(ctx, p.plain); err != nil {
+		return nil, err
+	}
+	if raced {
+		p.checked += "-race"
+		return p, goBuild(ctx, p.checked, "-race")
+	}
+	return p, nil
+}
+
+func goBuild(ctx context.Context, to string, flags ...string) error {
+	args := append(append([]string{"build", "-o", to}, flags...), module+"/cmd/haproxy-weighter")
+	cmd := exec.CommandContext(ctx, "go", args...)
+	if len(flags) == 0 {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+const module = "github.com/haproxy-weighter/haproxy-weighter"
+
+// outcome is what became of a row on one HAProxy.
+type outcome struct {
+	err       error
+	recovered time.Duration // from the end of the fault to the right weights
+	slowest   time.Duration // SPOE answer
+	most      trace.Usage
+	log       string // end of the daemon's, when it failed
+}
+
+// run runs a row on one HAProxy.
+func (r *row) run(ctx context.Context, b haproxyproc.Binary, programs *programs, p profile) (o outcome) {
+	s, err := newScene(ctx, r.plan, b, programs, p)
+	defer s.close()
+	if err != nil {
+		o.err = fmt.Errorf("before the fault: %w", err)
+	} else if o.recovered, err = r.happen(ctx, s); err != nil {
+		o.err = err
+	}
+	if s.daemon != nil {
+		if o.err == nil {
+			o.err = s.finish(r.told)
+		}
+		o.most = s.trace.Highest()
+		if s.prober != nil {
+			_, o.slowest, _ = s.prober.result()
+		}
+		if o.err != nil {
+			o.log = s.daemon.tail()
+		}
+	}
+	return o
+}
+
+// happen brings the fault about and sees it end.
+func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
+	begun := time.Now()
+	if err := r.begin(s, ctx); err != nil {
+		return 0, fmt.Errorf("beginning the fault: %w", err)
+	}
+	after := secondWeights
+	s.graphite.Set(secondLoads)
+	if r.second != nil {
+		s.graphite.Set(r.second)
+	}
+	if r.moves {
+		after = firstWeights
+		want := secondWeights
+		if r.during != nil {
+			want = r.during
+		}
+		if err := s.await(ctx, want, "the weights under the fault"); err != nil {
+			return 0, err
+		}
+	}
+	if r.after != nil {
+		after = r.after
+	}
+	lasts := s.profile.lasts
+	if s.profile.full && r.lasts > 0 {
+		lasts = r.lasts
+	}
+	if r.end != nil {
+		pause(ctx, lasts)
+		if !r.moves {
+			s.trace.HoldStill(trace.Still{From: begun, To: time.Now(), Why: r.fault})
+		}
+		if err := r.end(s, ctx); err != nil {
+			return 0, fmt.Errorf("ending the fault: %w", err)
+		}
+	}
+	if r.moves {
+		s.graphite.Set(firstLoads)
+	}
+	over := time.Now()
+	s.trace.Recover(trace.Recovery{At: over, Want: after, Why: r.fault})
+	if err := s.await(ctx, after, "the weights after the fault"); err != nil {
+		return 0, err
+	}
+	took := time.Since(over)
+	return took, s.until(ctx, func() (bool, string) {
+		return s.trace.Whole(over) >= 2, "no second pass after the fault"
+	})
+}
+
+// checkLog compares the warnings and errors of a log with those that were to come.
+func checkLog(lines []line, expected []told) []error {
+	var errs []error
+	count := func(text string) int {
+		n := 0
+		for _, l := range lines {
+			if strings.Contains(l.Msg, text) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, e := range expected {
+		limit := max(e.most, 1)
+		begun := count(e.begin)
+		if begun > limit || begun == 0 && !e.none {
+			errs = append(errs, fmt.Errorf("the log has %d times %q, not once (at most %d)", begun, e.begin, limit))
+		}
+		if ended := count(e.end); e.end != "" && ended != begun {
+			errs = append(errs, fmt.Errorf("the log has %d times %q and %d times %q", begun, e.begin, ended, e.end))
+		}
+	}
+	most := 5 // of those that nobody expects
+	for _, l := range lines {
+		if most > 0 && l.warned() && !slices.ContainsFunc(expected, func(e told) bool { return strings.Contains(l.Msg, e.begin) }) {
+			errs = append(errs, fmt.Errorf("nobody expects in the log: %s", l.raw))
+			most--
+		}
+	}
+	if count("stopped: the weights in force stay as they are") == 0 {
+		errs = append(errs, errors.New("the log does not say that the daemon has stopped"))
+	}
+	return errs
+}
