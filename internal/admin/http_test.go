@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -243,5 +244,24 @@ func TestNoSecretIsShown(t *testing.T) {
 		if a := s.get(path); strings.Contains(a.body, "s3cret") {
 			t.Errorf("%s shows a secret: %s", path, a.body)
 		}
+	}
+}
+
+// BenchmarkRequests has what a scrape of 300 servers costs, without the network.
+func BenchmarkRequests(b *testing.B) {
+	s := newSite(b, haproxyOf("ingest", 300), loadsOf(300), quick())
+	stop := s.balance()
+	s.until("loads are there", func() bool { return len(s.fleet.Tables()) == 1 && s.fleet.Tables()[0].Fresh == 300 })
+	stop()
+	h := s.server.readOnly(nil)
+	for _, path := range []string{"/api/v1/table/ingest?reasons=no", "/api/v1/table/ingest", "/"} {
+		b.Run(path, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				b.SetBytes(int64(w.Body.Len()))
+			}
+		})
 	}
 }

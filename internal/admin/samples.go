@@ -20,9 +20,9 @@ const (
 type samples struct {
 	names  []string // servers; the cells of a sample are in their order
 	index  map[string]int
-	fine   []sample  // oldest first
-	coarse []sample  // oldest first, each a mean over some minutes
-	bucket bucket // of the coarse sample in the making
+	fine   []sample // oldest first
+	coarse []sample // oldest first, each a mean over some minutes
+	bucket bucket   // of the coarse sample in the making
 }
 
 // sample is one point in time. Servers that came later are missing at the end of

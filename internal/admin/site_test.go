@@ -50,7 +50,7 @@ func (l *logBook) String() string {
 // site is a real HAProxy, a render API that answers from memory, the balancers
 // between them and the admin server in front.
 type site struct {
-	t        *testing.T
+	t        testing.TB
 	log      *logBook
 	haproxy  *haproxyproc.Process
 	graphite *httptest.Server
@@ -92,13 +92,13 @@ func quick() config.Backend {
 }
 
 // newSite starts all but the balancers and the listeners.
-func newSite(t *testing.T, haproxyConfig string, loads map[string]float64, backends ...config.Backend) *site {
+func newSite(t testing.TB, haproxyConfig string, loads map[string]float64, backends ...config.Backend) *site {
 	t.Helper()
 	return newSiteOf(t, haproxyConfig, loads, func(c *config.Config) { c.Backends = backends })
 }
 
 // newSiteOf is newSite with whatever change makes of the configuration.
-func newSiteOf(t *testing.T, haproxyConfig string, loads map[string]float64, change func(*config.Config)) *site {
+func newSiteOf(t testing.TB, haproxyConfig string, loads map[string]float64, change func(*config.Config)) *site {
 	t.Helper()
 	s := &site{t: t, log: &logBook{}, loads: loads, history: NewHistory(nil)}
 	s.graphite = httptest.NewServer(http.HandlerFunc(s.render))

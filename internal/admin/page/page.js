@@ -122,6 +122,7 @@
     const e = $("#contact");
     e.hidden = false;
     e.className = live ? "live" : "lost";
+    document.body.classList.toggle("lost", !live);
     e.textContent = live ? "● live" : "✕ stale: no contact since " + new Date(heard - ahead).toISOString().slice(11, 19) + " UTC";
   };
   const hear = () => {
@@ -136,7 +137,10 @@
     lost = true;
     contact(false);
   };
+  let again = 0; // timer of the next try
   const listen = () => {
+    clearTimeout(again);
+    again = 0;
     if (stream) stream.close();
     stream = new EventSource("/api/v1/events");
     stream.addEventListener("open", hear);
@@ -147,14 +151,14 @@
     });
     stream.addEventListener("error", () => {
       lose();
-      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 10000);
+      // The browser tries again by itself, but for a refusal.
+      if (stream.readyState === EventSource.CLOSED && !again) again = setTimeout(listen, 10000);
     });
   };
   const watch = () => {
     if (Date.now() - heard < silence) return;
-    heard = Math.max(heard, 0);
     lose();
-    if (stream.readyState !== EventSource.CONNECTING) listen();
+    if (stream.readyState === EventSource.OPEN) listen(); // open, and dead
   };
 
   // dress adds what only works with this script: the filter and the charts.
@@ -294,8 +298,9 @@
     const first = data.times.findIndex((t) => t >= end - chart.hours * 3600);
     const times = data.times.slice(first);
     const cut = (lines) => Object.entries(lines).map(([name, values]) => [name, values.slice(first)]).filter(([, values]) => values.some((v) => v !== null));
-    const row = $("tr[data-server]", chart.section);
-    chart.busiest = chart.picked || (row ? row.dataset.server : "");
+    const rows = all("tr[data-server]", chart.section);
+    const top = rows.find((row) => $(".times", row)) || rows[0]; // the first one with data
+    chart.busiest = top ? top.dataset.server : "";
     chart.says.textContent = times.length > 1 ? clock(times[0]) + " to " + clock(end) + " UTC" : "only one pass in this time";
     if (times.length < 2) return;
     chart.parts = [
