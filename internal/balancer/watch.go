@@ -145,7 +145,7 @@ func (w *watcher) tell(err error) {
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		words.do = "start HAProxy; if it runs, a second start has taken its socket path away, and a reload brings it back"
+		words.do = "start HAProxy; if it runs, a second one has taken its socket's path away: restart it, since with a master a reload keeps the lost socket"
 	case errors.Is(err, syscall.EAGAIN):
 		words.do = "all connection slots of the stats socket are taken: end the clients that hold them, or raise stats maxconn"
 	case errors.Is(err, syscall.EACCES):

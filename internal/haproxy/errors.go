@@ -178,7 +178,7 @@ func explainDial(a Address, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED) && a.Kind == kindABNS:
 		return say("nothing listens there; HAProxy does not run, or haproxy.cfg has no `stats socket abns@" + a.Path + " level admin`")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return say("the file is there but nothing listens on it; HAProxy does not run, or a second HAProxy that failed to start took the path away: reload HAProxy")
+		return say("the file is there but nothing listens on it; HAProxy does not run, or a second HAProxy took the path away: restart the first one (with a master a reload keeps the lost socket)")
 	case errors.Is(err, fs.ErrPermission):
 		return say("our user may not open it; give its `stats socket` line `mode 660` and a `group` that our user is in")
 	case errors.Is(err, fs.ErrNotExist) && a.Kind == kindMaster:

@@ -241,9 +241,10 @@ func processRows() []row {
 			begin: (*scene).reloadInBatch,
 		},
 		{
-			name: "haproxy-path-stolen", fault: "a second HAProxy takes the socket's path and dies", versions: true, told: unreachable,
-			plan: plan{direct: true}, begin: (*scene).steal,
-			end: func(s *scene, _ context.Context) error { return syscall.Kill(s.haproxy.PID(), syscall.SIGUSR2) },
+			name: "haproxy-path-stolen", fault: "a second HAProxy takes the socket's path and dies", versions: true,
+			told: []told{maybe(noHAProxy), noSocket, maybe(noBackend)},
+			plan: plan{direct: true}, begin: (*scene).steal, holds: "weights are put back when HAProxy is restarted; a reload does not help",
+			end: func(s *scene, _ context.Context) error { return s.haproxy.Restart() },
 		},
 	}
 }
@@ -299,6 +300,10 @@ func (s *scene) steal(ctx context.Context) error {
 	}
 	thief.Kill()
 	thief.Stop()
+	// With a master a reload hands the lost socket on, and does not bind the path again.
+	if err := syscall.Kill(s.haproxy.PID(), syscall.SIGUSR2); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -378,9 +383,9 @@ func (s *scene) agentFights(context.Context) error {
 	return nil
 }
 
-func (s *scene) agentRelents(context.Context) error {
+func (s *scene) agentRelents(ctx context.Context) error {
 	s.agent.set("up")
-	return nil
+	return s.untilLog(ctx, 1, stranger.end)
 }
 
 // rival runs a second daemon, by its own configuration, straight on HAProxy.
