@@ -41,6 +41,9 @@ var mayImport = map[string][]string{
 	"internal/cli":         {"graphite", "weighting", "spoa", "lua", "haproxy-conf", "internal/...", "test/demo"},
 	"cmd/haproxy-weighter": {"internal/cli"},
 
+	// What ships beside the program.
+	"packaging/grafana/generate": {},
+
 	// Parts of tests and of the command "demo".
 	"test":              {},
 	"test/child":        {},
@@ -51,6 +54,7 @@ var mayImport = map[string][]string{
 	"test/memgraphite":  {},
 	"test/demo":         {"test/haproxyproc", "test/ingest", "test/memgraphite", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/scripts":      {},
+	"test/metrics":      {},
 	"test/e2e":          {},
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/luahaproxy":   {}, // tests only
