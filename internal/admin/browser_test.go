@@ -44,6 +44,11 @@ type message struct {
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	b := &browser{t: t, answers: make(map[int]chan message), events: make(map[string]chan struct{})}
+	folder, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, folder) })
 	itReads, toIt, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -55,8 +60,8 @@ func startBrowser(t *testing.T) *browser {
 	b.toIt = toIt
 	b.cmd = exec.Command("chromium", "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
 		"--disable-dev-shm-usage", "--no-first-run", "--no-default-browser-check", "--disable-background-networking", "--disable-component-update",
-		"--disable-sync", "--hide-scrollbars", "--force-device-scale-factor=1", "--user-data-dir="+t.TempDir(), "about:blank")
-	b.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		"--disable-sync", "--hide-scrollbars", "--force-device-scale-factor=1", "--user-data-dir="+folder, "about:blank")
+	b.cmd.Env = append(os.Environ(), "HOME="+folder)
 	b.cmd.ExtraFiles = []*os.File{itReads, itWrites}
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := b.cmd.Start(); err != nil {
@@ -67,14 +72,30 @@ func startBrowser(t *testing.T) *browser {
 	var wg sync.WaitGroup
 	wg.Go(func() { b.read(fromIt) })
 	t.Cleanup(func() {
-		_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // with all its helpers
-		_ = b.cmd.Wait()                                      // killed
+		fmt.Fprint(toIt, `{"id":1000000,"method":"Browser.close"}`+"\x00")
+		kill := func() { _ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) } // with all its helpers
+		late := time.AfterFunc(5*time.Second, kill)
+		_ = b.cmd.Wait() // its exit code tells nothing about the test
+		late.Stop()
+		kill()
 		toIt.Close()
 		wg.Wait()
 		fromIt.Close()
 	})
 	b.attach()
 	return b
+}
+
+// remove deletes a folder that the last helpers of a browser may still write to.
+func remove(t *testing.T, folder string) {
+	deadline := time.Now().Add(patience)
+	for err := os.RemoveAll(folder); err != nil; err = os.RemoveAll(folder) {
+		if time.Now().After(deadline) {
+			t.Error(err)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // attach opens the tab's session and has it tell what goes wrong.
