@@ -159,9 +159,10 @@ func (s *scene) renders(target string) string {
 	if err := json.Unmarshal(body, &series); err != nil {
 		return fmt.Sprintf("%v in %s", err, body)
 	}
+	counts := strings.Contains(target, "isNonNull(") // which makes a 0 of what is not there
 	for _, one := range series {
 		for _, point := range one.Datapoints {
-			if point[0] != nil {
+			if point[0] != nil && (!counts || *point[0] > 0) {
 				return ""
 			}
 		}

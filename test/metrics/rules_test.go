@@ -69,8 +69,12 @@ func (s *scene) testRules(t *testing.T) {
 	if len(rules) < 15 {
 		t.Fatalf("only %d rules", len(rules))
 	}
-	names, tests := metricNames(t), unitTests(t)
+	names, tests, listed := metricNames(t), unitTests(t), documented(t)
 	for _, r := range rules {
+		if severity := r.Labels["severity"]; listed[r.Name] != severity {
+			t.Errorf("docs/metrics.md has the severity %q for %s, which has %q", listed[r.Name], r.Name, severity)
+		}
+		delete(listed, r.Name)
 		if r.State == "firing" {
 			t.Errorf("%s fires though nothing is wrong", r.Name)
 		}
@@ -81,6 +85,23 @@ func (s *scene) testRules(t *testing.T) {
 		}
 		r.check(t, tests[r.Name])
 	}
+	if len(listed) > 0 {
+		t.Errorf("docs/metrics.md has alerts that do not exist: %v", listed)
+	}
+}
+
+// documented are the alerts of docs/metrics.md, with their severity.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?m)^\\| `(HAProxyWeighter\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(text), -1) {
+		found[m[1]] = m[2]
+	}
+	return found
 }
 
 // check looks at the words of a rule and at its unit tests.

@@ -30,9 +30,11 @@ func graphite() *dashboard {
 	choose("proxy", "Backend", "HAProxy's backends.", "$prefix.$host.*", "")
 	choose("server", "Server", "Servers of those backends.", "expand("+atBackend+".*.weight)", `/.*\.([^.]+)\.weight$/`)
 
+	// The newest point may not be there yet: without keepLastValue it would count
+	// as nobody.
 	b.row("Now")
 	b.stat("Balancers", "Load balancers that have reported.", "none", 0, nil,
-		graphiteTarget("sumSeries(isNonNull(groupByNodes("+atBackend+".changes, 'max', -3)))"))
+		graphiteTarget("sumSeries(isNonNull(groupByNodes(keepLastValue("+atBackend+".changes, 3), 'max', -3)))"))
 	b.stat("Highest load / mean", "Of the least balanced backend. 1 is perfect balance.", "none", 2, number(2),
 		graphiteTarget("maxSeries("+atBackend+".imbalance)"))
 	b.stat("Oldest data", "Age of the newest load, of the backend where it is oldest.", "s", 0, nil,
@@ -58,7 +60,7 @@ func graphite() *dashboard {
 	b.chart("Age of the newest load", "When it passes max_age of the backend, its weights are held.", graph{unit: "s", least: number(0)},
 		graphiteTarget("aliasByNode("+atBackend+".age, -3, -2)"))
 	b.chart("Servers with a load", "Servers of which a load was reported, by balancer and backend.", graph{unit: "none", least: number(0)},
-		graphiteTarget("groupByNodes(isNonNull("+atBackend+".*.load), 'sum', -4, -3)"))
+		graphiteTarget("groupByNodes(isNonNull(keepLastValue("+atBackend+".*.load, 3)), 'sum', -4, -3)"))
 
 	b.row("SPOE and runtime socket")
 	b.text("Where they are", "Graphite gets loads, weights, imbalance, age and changes. Holds, faults, SPOE answers and the runtime socket are in Prometheus' format only, at "+

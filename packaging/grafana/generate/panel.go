@@ -23,7 +23,7 @@ func newBoard(kind, uid, title, description string) *board {
 	}
 	b.Templating.List = []*variable{{
 		Name: "datasource", Label: "Data source", Type: "datasource", Query: kind, Refresh: 1,
-		Current: struct{}{}, Options: []any{},
+		Current: map[string]any{"selected": false, "text": "default", "value": "default"}, Options: []any{},
 	}}
 	return b
 }
@@ -142,7 +142,7 @@ func (b *board) stat(title, description, unit string, decimals int, red *float64
 		Type: "stat", Title: title, Description: description, Datasource: b.source, GridPos: gridPos{H: 4, W: wide / 8},
 		FieldConfig: fields, Targets: b.numbered([]target{query}),
 		Options: map[string]any{
-			"colorMode": "value", "graphMode": "area", "justifyMode": "auto", "orientation": "auto", "textMode": "value",
+			"colorMode": "value", "percentChangeColorMode": "standard", "showPercentChange": false, "wideLayout": true, "graphMode": "area", "justifyMode": "auto", "orientation": "auto", "textMode": "value",
 			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
 		},
 	})
