@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 )
 
 // documented reads the tables of docs/metrics.md: name to type and labels.
@@ -78,6 +80,11 @@ func TestDocumentedValues(t *testing.T) {
 	families, err := s.Gather()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, command := range haproxy.Commands() {
+		if !strings.Contains(string(text), "`"+command+"`") {
+			t.Errorf("the command %s is not in docs/metrics.md", command)
+		}
 	}
 	closed := []string{"result", "reason", "code", "verdict", "message", "command"}
 	seen := 0

@@ -19,8 +19,9 @@ import (
 )
 
 // loads are what the servers of the backend report, datapoints a second.
-var loads = map[string]float64{"s1": 400, "s2": 200, "s3": 100, "s4": 100}
+var loads = map[string]float64{"s1": 300, "s2": 200, "s3": 100, "s4": 100}
 
+// engine asks everything, and one thing that nobody can answer.
 const engine = `[weighter]
 spoe-agent weighter-agent
   messages weighter-backend weighter-server weighter-pick weighter-choose weighter-typo
