@@ -81,6 +81,9 @@ func setup(env *testscript.Env) error {
 	}
 	env.Defer(func() { os.RemoveAll(dir) })
 	env.Setenv("GRAPHITE", server.URL)
+	// With the race detector each program would sleep for a second at its end, in
+	// case a goroutine had a race to report still.
+	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	ports, err := haproxyproc.FreePorts(2)
 	if err != nil {
 		return err
