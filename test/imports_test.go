@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/daemon":      {"graphite", "spoa", "lua", "weighting", "internal/..."},
 	"internal/metrics":     {"graphite", "weighting", "spoa", "internal/haproxy", "internal/config", "internal/balancer", "internal/query"},
 	"internal/simulate":    {"graphite", "weighting", "internal/config", "internal/balancer"},
+	"internal/manual":      {},
 	"internal/cli":         {"graphite", "weighting", "spoa", "lua", "haproxy-conf", "internal/...", "test/demo"},
 	"cmd/haproxy-weighter": {"internal/cli"},
 
