@@ -22,8 +22,9 @@ type meter struct {
 	steps    uint // instructions so far
 	work     int  // of builtin functions since the last look, in bytes or steps
 	looked   time.Time
-	made     uint64 // bytes that the process had allocated when measured last
-	ran      time.Duration
+	size     int           // bytes that the state kept when measured last
+	made     uint64        // bytes that the process had allocated by then
+	ran      time.Duration // of the calls since the memory was looked at between them
 	stopped  error         // why the script must end; nil while it may run
 	done     chan struct{} // nil, or closed
 	readings [1]metrics.Sample
@@ -37,12 +38,9 @@ const (
 	// memoryEvery is how long a script runs between two looks at the memory:
 	// what it can make in that time is what it can have above the limit.
 	memoryEvery = time.Millisecond
-	// memoryStep is what the process must have allocated meanwhile to make
-	// measuring worth its time.
+	// memoryStep is the least that the process must have allocated since the
+	// last measurement to make another one worth its time.
 	memoryStep = 8 << 20
-	// measureEvery is how long calls run, all together, before the memory is
-	// measured after a call: it finds what is kept from call to call.
-	measureEvery = 2 * time.Millisecond
 )
 
 var closed = func() chan struct{} {
@@ -59,24 +57,17 @@ func newMeter(now func() time.Time, measure func(int) int) *meter {
 
 // begin starts the time of a call.
 func (m *meter) begin(limit time.Duration) {
-	m.limit, m.began = limit, m.now()
-	m.looked, m.made = m.began, 0
 	m.work, m.stopped, m.done = 0, nil, nil
+	if m.ran >= memoryEvery { // short calls can keep something too
+		m.ran = 0
+		m.watchMemory()
+	}
+	m.limit, m.began = limit, m.now()
+	m.looked = m.began
 }
 
-// end notes what the call has run for. It returns why the state must not be
-// used again, if that is so.
-func (m *meter) end() error {
-	if m.stopped != nil {
-		return m.stopped
-	}
-	m.ran += m.now().Sub(m.began)
-	if m.ran >= measureEvery {
-		m.ran = 0
-		m.weighMemory()
-	}
-	return m.stopped
-}
+// end notes how long the call has run.
+func (m *meter) end() { m.ran += m.now().Sub(m.began) }
 
 // Done is asked before each instruction: a closed channel ends the script.
 func (m *meter) Done() <-chan struct{} {
@@ -120,27 +111,21 @@ func (m *meter) look() {
 	}
 }
 
-// watchMemory measures when the process has allocated enough since the last
-// time. Others allocate too: that costs a measurement and nothing else.
+// watchMemory measures what the state keeps, when the process has allocated
+// enough since the last time for it to be over the limit by now. Others
+// allocate too: that costs a measurement and nothing else.
 func (m *meter) watchMemory() {
 	metrics.Read(m.readings[:])
 	made := m.readings[0].Value.Uint64()
-	if m.made == 0 { // the first look of a call is early enough to begin counting
-		m.made = made
-	}
-	if made-m.made < memoryStep {
+	if made-m.made < uint64(max(memoryStep, memoryLimit-m.size)) {
 		return
 	}
-	m.made = made
-	m.weighMemory()
-}
-
-var errMemory = fmt.Errorf("it keeps more than %d MiB of memory", memoryLimit>>20)
-
-func (m *meter) weighMemory() {
-	if m.measure(memoryLimit) > memoryLimit {
+	m.made, m.size = made, m.measure(memoryLimit)
+	if m.size > memoryLimit {
 		m.stop(errMemory)
 	}
 }
+
+var errMemory = fmt.Errorf("it keeps more than %d MiB of memory", memoryLimit>>20)
 
 func (m *meter) stop(why error) { m.stopped, m.done = why, closed }

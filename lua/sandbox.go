@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -20,8 +21,7 @@ func init() {
 // safeBase are the engine's own functions that a script may have. All others
 // reach files, code or the process, or are made here with a bound.
 var safeBase = []string{
-	"assert", "error", "next", "pcall", "rawequal", "rawget", "rawset", "select",
-	"tonumber", "tostring", "type", "xpcall",
+	"assert", "next", "rawequal", "rawget", "rawset", "select", "tonumber", "tostring", "type",
 }
 
 var safeMath = []string{
@@ -47,6 +47,32 @@ func pick(library engine.LGFunction, names []string) map[string]engine.LGFunctio
 	return picked
 }
 
+// What Lua has and a script here has not, so that the error says so instead of
+// naming a nil.
+var (
+	absentLibraries = []string{"coroutine", "debug", "io", "os", "package"}
+	absentFunctions = []string{"collectgarbage", "dofile", "getfenv", "load", "loadfile", "loadstring", "module", "newproxy", "setfenv"}
+)
+
+// forbid puts an error in the place of what is absent.
+func (st *state) forbid(globals *engine.LTable) {
+	raise := func(name string) *engine.LFunction {
+		return st.l.NewFunction(func(l *engine.LState) int {
+			l.RaiseError("%s is not there: a script reaches no file, no program, no clock and no code but its own; docs/lua.md lists what there is", name)
+			return 0
+		})
+	}
+	for _, name := range absentFunctions {
+		globals.RawSetString(name, raise(name))
+	}
+	for _, name := range absentLibraries {
+		library, meta := st.l.CreateTable(0, 0), st.l.CreateTable(0, 1)
+		meta.RawSetString("__index", raise(name))
+		library.Metatable = meta
+		globals.RawSetString(name, library)
+	}
+}
+
 // open fills the globals of a new state.
 func (st *state) open() {
 	l := st.l
@@ -59,9 +85,10 @@ func (st *state) open() {
 	l.SetFuncs(maths, map[string]engine.LGFunction{"random": st.random})
 
 	l.SetFuncs(globals, map[string]engine.LGFunction{
-		concatName: st.concat, "getmetatable": getMetatable, "setmetatable": setMetatable, "ipairs": st.ipairs, "pairs": st.pairs,
-		"print": st.print, "require": st.require, "unpack": st.unpack,
+		concatName: st.concat, "error": raise, "getmetatable": getMetatable, "setmetatable": setMetatable, "ipairs": st.ipairs, "pairs": st.pairs,
+		"pcall": st.pcall, "xpcall": st.xpcall, "print": st.print, "require": st.require, "unpack": st.unpack,
 	})
+	st.forbid(globals)
 	globals.RawSetString("_G", globals)
 	globals.RawSetString("_VERSION", engine.LString("Lua 5.1"))
 	globals.RawSetString("math", maths)
@@ -116,6 +143,56 @@ func setMetatable(l *engine.LState) int {
 	l.SetMetatable(t, l.Get(2))
 	l.SetTop(1)
 	return 1
+}
+
+// raise is Lua's error. The engine's takes level 2 for level 1.
+func raise(l *engine.LState) int {
+	value, level := l.Get(1), l.OptInt(2, 1)
+	if message, ok := value.(engine.LString); ok && level > 0 && level <= maxCalls {
+		if at := l.Where(level); at != "" && !strings.HasPrefix(at, "[G]") {
+			value = engine.LString(at + " " + clip(string(message), maxString))
+		}
+	}
+	l.Error(value, 0)
+	return 0
+}
+
+// pcall is Lua's, but for what ends a script: no call inside of it catches that.
+func (st *state) pcall(l *engine.LState) int {
+	l.CheckAny(1)
+	if err := l.PCall(l.GetTop()-1, engine.MultRet, nil); err != nil {
+		return st.caught(l, err)
+	}
+	l.Insert(engine.LTrue, 1)
+	return l.GetTop()
+}
+
+// xpcall is Lua's, with the same exception.
+func (st *state) xpcall(l *engine.LState) int {
+	l.CheckAny(1)
+	handler := l.CheckFunction(2)
+	l.SetTop(2)
+	l.Push(l.Get(1))
+	if err := l.PCall(0, engine.MultRet, handler); err != nil {
+		return st.caught(l, err)
+	}
+	l.Insert(engine.LTrue, 3)
+	return l.GetTop() - 2
+}
+
+// caught gives an error to the script. One that ends the script goes on as it
+// is: the engine writes a trace for each new one, which takes long at depth.
+func (st *state) caught(l *engine.LState, err error) int {
+	var api *engine.ApiError
+	if !errors.As(err, &api) || st.meter.stopped != nil || api.Type == engine.ApiErrorPanic {
+		panic(err)
+	}
+	if message, ok := api.Object.(engine.LString); ok {
+		st.meter.spend(l, len(message))
+	}
+	l.Push(engine.LFalse)
+	l.Push(api.Object)
+	return 2
 }
 
 // print keeps what a script prints for whoever called it, bounded.

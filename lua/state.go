@@ -54,10 +54,8 @@ func (st *state) call(f *engine.LFunction, limit time.Duration, args ...engine.L
 	st.printed = nil
 	st.meter.begin(limit)
 	err := st.protected(f, args)
+	st.meter.end()
 	st.views.end()
-	if stopped := st.meter.end(); stopped != nil && err == nil {
-		return nil, &Error{File: st.script.name, Text: stopped.Error()}
-	}
 	if err != nil {
 		var api *engine.ApiError
 		st.broken = st.broken || errors.As(err, &api) && api.Type == engine.ApiErrorPanic

@@ -191,8 +191,14 @@ func converted(l *engine.LState, argument int, spec string, verb byte) string {
 		case 'i', 'u':
 			verb = 'd'
 		}
+		if n < 0 && verb != 'd' { // as C does, which writes no sign
+			return fmt.Sprintf("%"+spec+string(verb), uint64(n))
+		}
 		return fmt.Sprintf("%"+spec+string(verb), n)
 	case 'e', 'E', 'f', 'g', 'G':
+		if !strings.Contains(spec, ".") {
+			spec += ".6"
+		}
 		return fmt.Sprintf("%"+spec+string(verb), float64(l.CheckNumber(argument)))
 	case 's':
 		return fmt.Sprintf("%"+spec+"s", l.ToStringMeta(l.CheckAny(argument)).String())
