@@ -21,7 +21,7 @@ func init() {
 // safeBase are the engine's own functions that a script may have. All others
 // reach files, code or the process, or are made here with a bound.
 var safeBase = []string{
-	"assert", "next", "rawequal", "rawget", "rawset", "select", "tonumber", "tostring", "type",
+	"assert", "next", "rawequal", "rawget", "rawset", "select", "tonumber", "type",
 }
 
 var safeMath = []string{
@@ -86,7 +86,7 @@ func (st *state) open() {
 
 	l.SetFuncs(globals, map[string]engine.LGFunction{
 		concatName: st.concat, "error": raise, "getmetatable": getMetatable, "setmetatable": setMetatable, "ipairs": st.ipairs, "pairs": st.pairs,
-		"pcall": st.pcall, "xpcall": st.xpcall, "print": st.print, "require": st.require, "unpack": st.unpack,
+		"pcall": st.pcall, "xpcall": st.xpcall, "print": st.print, "require": st.require, "tostring": toString, "unpack": st.unpack,
 	})
 	st.forbid(globals)
 	globals.RawSetString("_G", globals)
@@ -202,7 +202,7 @@ func (st *state) print(l *engine.LState) int {
 		if i > 1 {
 			line.WriteByte('\t')
 		}
-		line.WriteString(l.ToStringMeta(l.Get(i)).String())
+		line.WriteString(display(l, l.Get(i)))
 		if line.Len() > maxString {
 			break
 		}
@@ -214,6 +214,11 @@ func (st *state) print(l *engine.LState) int {
 		st.printed = append(st.printed, "... (a call prints no more)")
 	}
 	return 0
+}
+
+func toString(l *engine.LState) int {
+	l.Push(engine.LString(display(l, l.CheckAny(1))))
+	return 1
 }
 
 // require runs a module of the script's folder, once for each state.

@@ -137,7 +137,8 @@ func (m *matcher) replace(replacement engine.LValue, from, to int) string {
 		v = m.l.Get(-1)
 		m.l.Pop(1)
 	default:
-		return m.filled(r.String(), from, to)
+		form, _ := text(r)
+		return m.filled(form, from, to)
 	}
 	if engine.LVIsFalse(v) {
 		return whole
@@ -173,7 +174,7 @@ func (m *matcher) filled(form string, from, to int) string {
 			if n >= len(values) {
 				m.l.RaiseError("string.gsub: the replacement has %%%c, and the pattern has no such capture", d)
 			}
-			m.st.build(m.l, &b, values[n].String(), "string.gsub")
+			m.st.build(m.l, &b, display(m.l, values[n]), "string.gsub")
 		}
 	}
 	return b.String()

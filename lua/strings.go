@@ -201,7 +201,7 @@ func converted(l *engine.LState, argument int, spec string, verb byte) string {
 		}
 		return fmt.Sprintf("%"+spec+string(verb), float64(l.CheckNumber(argument)))
 	case 's':
-		return fmt.Sprintf("%"+spec+"s", l.ToStringMeta(l.CheckAny(argument)).String())
+		return fmt.Sprintf("%"+spec+"s", display(l, l.CheckAny(argument)))
 	case 'q':
 		return quoted(l.CheckString(argument))
 	}

@@ -1,7 +1,9 @@
 package lua
 
 import (
+	"math"
 	"sort"
+	"strconv"
 	"strings"
 
 	engine "github.com/yuin/gopher-lua"
@@ -17,11 +19,35 @@ func (st *state) tables() *engine.LTable {
 
 // text is a number or string as "..", concat and gsub take it.
 func text(v engine.LValue) (string, bool) {
-	switch v.(type) {
-	case engine.LString, engine.LNumber:
-		return v.String(), true
+	switch v := v.(type) {
+	case engine.LString:
+		return string(v), true
+	case engine.LNumber:
+		return number(float64(v)), true
 	}
 	return "", false
+}
+
+// number writes one as Lua does, with 14 digits: the engine's are all that Go
+// needs to read it back.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "nan"
+	case math.IsInf(v, 1):
+		return "inf"
+	case math.IsInf(v, -1):
+		return "-inf"
+	}
+	return strconv.FormatFloat(v, 'g', 14, 64)
+}
+
+// display is what tostring gives.
+func display(l *engine.LState, v engine.LValue) string {
+	if s, plain := text(v); plain {
+		return s
+	}
+	return l.ToStringMeta(v).String()
 }
 
 // build adds to a string that a script makes, and ends it at its limit.

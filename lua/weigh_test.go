@@ -45,7 +45,7 @@ func TestWeighIsToldAll(t *testing.T) {
 		"age=12.5 capacity=2 initial_weight=90 load=5 metrics={errors=2} name=a relative=0.5 sessions=7 share=0.25 state=ready weight=100",
 		"age=1 capacity=1 initial_weight=0 load=0 metrics={} name=b share=0 state=ready weight=300",
 		"other capacity=1 initial_weight=0 metrics={} name=c sessions=0 share=0 state=down weight=4",
-		"interval=30 lifetime=3600 mean=10 name=ingest now=1.7959935065e+09 time={day=29 hour=23 min=5 month=11 sec=6 wday=1 yday=333 year=2026}",
+		"interval=30 lifetime=3600 mean=10 name=ingest now=1795993506.5 time={day=29 hour=23 min=5 month=11 sec=6 wday=1 yday=333 year=2026}",
 	}
 	if diff := cmp.Diff(want, printed); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
