@@ -25,8 +25,11 @@ type Options struct {
 	Daemon   func() api.Status // what only the daemon knows: version, pid, started, config, spoa, its own faults
 	History  *History          // nil: none is kept
 	Metrics  http.Handler      // answers /metrics; nil: there is none
-	Logger   *slog.Logger      // nil means slog.Default()
-	Now      func() time.Time  // nil means time.Now
+	// Unkept says why orders end with this process; empty: they outlive it. nil
+	// means that they do.
+	Unkept func() string
+	Logger *slog.Logger     // nil means slog.Default()
+	Now    func() time.Time // nil means time.Now
 }
 
 // Server answers requests on any number of listeners.

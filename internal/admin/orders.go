@@ -199,19 +199,20 @@ func (s *Server) warnings(kind string, o *api.Order, b *balancer.Balancer) []str
 	if f := control.Freeze; f != nil && (kind == "pin" || kind == "unpin" || live) {
 		all = append(all, fmt.Sprintf("the backend is frozen by %s until %s, so nothing is written before", f.Author, f.Until.UTC().Format(time.RFC3339)))
 	}
+	if gives := kind == "pin" || kind == "freeze" || kind == "mode" && o.Mode != modeOfFile; gives && s.options.Unkept != nil {
+		if why := s.options.Unkept(); why != "" {
+			all = append(all, "it ends when haproxy-weighter is restarted: "+why)
+		}
+	}
 	if kind == "pin" || live {
 		for _, f := range b.Faults() {
-			if f.What == refusedFault {
+			if f.Key == balancer.FaultStatic {
 				all = append(all, "HAProxy refuses weights: "+f.Cause)
 			}
 		}
 	}
 	return all
 }
-
-// refusedFault is how a balancer says that a balance algorithm takes no
-// weights.
-const refusedFault = "HAProxy refuses weights"
 
 // pinWarnings are those about the pinned server and its weight.
 func pinWarnings(o *api.Order, b *balancer.Balancer) []string {

@@ -65,8 +65,8 @@ func TestOrders(t *testing.T) {
 	}
 	s.until("the freeze is in force", func() bool { return s.fleet.Tables()[0].HoldCode == balancer.HoldFrozen })
 	faults := s.fleet.Faults()
-	if len(faults) != 1 || faults[0].What != frozenFault {
-		t.Errorf("a freeze is told as %+v, and the page looks for %q", faults, frozenFault)
+	if len(faults) != 1 || faults[0].Key != balancer.FaultFrozen {
+		t.Errorf("a freeze is told as %+v, and the page looks for %q", faults, balancer.FaultFrozen)
 	}
 	if page := s.get("/").body; !strings.Contains(page, "haproxy-weighter unfreeze ingest") || strings.Contains(page, "1 fault now") {
 		t.Error("the page does not show the freeze as an order")

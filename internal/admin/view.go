@@ -125,10 +125,6 @@ type eventView struct {
 	Level level
 }
 
-// frozenFault is how a balancer says that an operator keeps the weights. The
-// page shows that as the order that it is.
-const frozenFault = "weights are frozen by an operator"
-
 // mostEventsShown is how many events a section shows.
 const mostEventsShown = 15
 
@@ -137,7 +133,7 @@ const mostEventsShown = 15
 func (s *Server) view(only, order string) view {
 	v := view{Host: s.hostname, Now: s.now().UTC(), Status: s.status(), Only: only, Order: order}
 	for _, f := range v.Status.Faults {
-		if f.What != frozenFault {
+		if f.Key != balancer.FaultFrozen {
 			v.Faults = append(v.Faults, faultView{Fault: f, Where: whereOf(f)})
 		}
 	}

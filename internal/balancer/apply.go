@@ -86,7 +86,7 @@ func (p *plane) tellRaised(changes []haproxy.Change, before, after *haproxy.Stat
 // fails only when HAProxy can't be talked to; then it is tried again.
 func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.State, error) {
 	p.memory.readOnly = false // the configuration may be another one
-	p.faults.end("static")
+	p.faults.end(FaultStatic)
 	var undrained []string
 	for i := range state.Servers {
 		s := &state.Servers[i]
@@ -248,7 +248,7 @@ func (p *plane) refuse(algorithm string) {
 	if algorithm == "" {
 		algorithm = "this algorithm"
 	}
-	p.faults.begin("static", "balance "+algorithm+" is static here and takes no other weight than 0 and the initial one", wording{
+	p.faults.begin(FaultStatic, "balance "+algorithm+" is static here and takes no other weight than 0 and the initial one", wording{
 		what:      "HAProxy refuses weights",
 		over:      "HAProxy's configuration has changed; weights are tried again",
 		meanwhile: "weights are worked out and not set; HAProxy keeps the initial ones",

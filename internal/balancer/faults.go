@@ -20,6 +20,7 @@ type wording struct {
 
 // Fault is something that is wrong now, as the log has told it.
 type Fault struct {
+	Key       string    `json:"key"`     // fixed identifier of what it is about, e.g. "graphite"
 	Backend   string    `json:"backend"` // empty: of a socket as a whole
 	Socket    string    `json:"socket"`  // empty: of no socket in particular
 	What      string    `json:"what"`
@@ -28,6 +29,12 @@ type Fault struct {
 	Do        string    `json:"do"`
 	Since     time.Time `json:"since"` // UTC
 }
+
+// Keys of a Fault that others than the log look at.
+const (
+	FaultFrozen = "frozen" // an operator's freeze: an order, and listed for those who wonder
+	FaultStatic = "static" // HAProxy's balance algorithm takes no weights
+)
 
 // faults logs each fault once when it begins and once when it ends, however
 // many passes it lasts and however its cause is worded in between. It is not
@@ -71,7 +78,7 @@ func (f *faults) show() {
 	for _, key := range slices.Sorted(maps.Keys(f.open)) {
 		o := f.open[key]
 		shown = append(shown, Fault{
-			Backend: f.backend, Socket: f.socket, What: o.words.what, Cause: o.cause,
+			Key: key, Backend: f.backend, Socket: f.socket, What: o.words.what, Cause: o.cause,
 			Meanwhile: o.words.meanwhile, Do: o.words.do, Since: o.since.UTC(),
 		})
 	}

@@ -187,11 +187,11 @@ func (p *plane) tellHold(d *weighting.Decision) {
 // tellFrozen reports a freeze when it begins and when it ends.
 func (p *plane) tellFrozen(d *weighting.Decision) {
 	if d.HoldCode != HoldFrozen {
-		p.faults.end("frozen")
+		p.faults.end(FaultFrozen)
 		return
 	}
-	p.faults.begin("frozen", d.Why, wording{
-		what:      FaultFrozen,
+	p.faults.begin(FaultFrozen, d.Why, wording{
+		what:      "weights are frozen by an operator",
 		over:      "weights are no longer frozen",
 		meanwhile: "weights stay as they are, whoever sets them; after a reload of HAProxy they are put back",
 		do:        "nothing, or: haproxy-weighter unfreeze " + p.backend.Name,

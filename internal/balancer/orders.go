@@ -15,10 +15,6 @@ const (
 	StepForeign = "foreign-write" // somebody else had set it
 )
 
-// FaultFrozen is the What of the Fault that tells of a freeze: it is listed
-// among the faults, and is an order.
-const FaultFrozen = "weights are frozen by an operator"
-
 // order takes up what operators have ordered by now.
 func (p *plane) order() {
 	p.control = p.controls.Of(p.backend.Name)

@@ -109,7 +109,7 @@ func alarms(s *api.Status) []string {
 
 // faultsOf are the faults without those that are an operator's order.
 func faultsOf(s *api.Status) []balancer.Fault {
-	return slices.DeleteFunc(slices.Clone(s.Faults), func(f balancer.Fault) bool { return f.What == balancer.FaultFrozen })
+	return slices.DeleteFunc(slices.Clone(s.Faults), func(f balancer.Fault) bool { return f.Key == balancer.FaultFrozen })
 }
 
 // isHeld tells whether weights stay as they are though nobody has ordered that.

@@ -49,7 +49,7 @@ func badStatus() *api.Status {
 	s.Faults = []balancer.Fault{
 		{Backend: "in", Socket: "unix:/run/b.sock", What: "weights are held", Cause: "only 1 of 2 have data", Meanwhile: "weights stay as they are",
 			Do: "see the cause", Since: noon.Add(-5 * time.Minute)},
-		{Backend: "in", What: balancer.FaultFrozen, Cause: "frozen by bob", Since: noon},
+		{Backend: "in", Key: balancer.FaultFrozen, What: "weights are frozen by an operator", Cause: "frozen by bob", Since: noon},
 	}
 	held := goodTable("unix:/run/b.sock")
 	held.Verdict, held.HoldCode, held.Why, held.Changes, held.Fresh = weighting.Hold, weighting.HoldQuorum, "only 1 of 2 have data", 0, 1
@@ -210,7 +210,7 @@ func TestAlarms(t *testing.T) {
 		}
 	}
 	frozen := goodStatus()
-	frozen.Faults = []balancer.Fault{{What: balancer.FaultFrozen}}
+	frozen.Faults = []balancer.Fault{{Key: balancer.FaultFrozen}}
 	frozen.Backends[0].Tables[0].Verdict, frozen.Backends[0].Tables[0].HoldCode = weighting.Hold, balancer.HoldFrozen
 	if got := alarms(frozen); got != nil {
 		t.Errorf("a freeze is an order, not %q", got)

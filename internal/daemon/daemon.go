@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -107,11 +108,11 @@ func newDaemon(o Options) *daemon {
 	d.controls = balancer.NewControls(d.now, d.ordered)
 	d.history = admin.NewHistory(d.now)
 	d.metrics = metrics.New(metrics.Options{
-		Fleet: d.fleet, Queries: d.queries, Carbon: d.carbon, Version: o.Version, Now: d.now,
+		Fleet: d.fleet, Faults: d.allFaults, Queries: d.queries, Carbon: d.carbon, Version: o.Version, Now: d.now,
 	})
 	d.admin = admin.New(admin.Options{
 		Fleet: d.fleet, Controls: d.controls, Daemon: d.status, History: d.history,
-		Metrics: d.metrics.Handler(), Logger: d.log, Now: d.now,
+		Metrics: d.metrics.Handler(), Unkept: d.unkept, Logger: d.log, Now: d.now,
 	})
 	d.reporting = &reporting{changed: make(chan struct{}, 1)}
 	if path := o.Config.State.File; path != "" {
@@ -191,6 +192,15 @@ func (d *daemon) fleet() *balancer.Fleet {
 	return nil
 }
 
+// allFaults are those of the daemon and of the balancers.
+func (d *daemon) allFaults() []balancer.Fault {
+	all := slices.Clone(d.faults.List())
+	if f := d.fleet(); f != nil {
+		all = append(all, f.Faults()...)
+	}
+	return all
+}
+
 func (d *daemon) queries() (query.Counts, bool) {
 	if d.agent == nil {
 		return query.Counts{}, false
@@ -261,8 +271,24 @@ func (d *daemon) recall() []balancer.Learnt {
 	return c.Learnt
 }
 
+// stateFault is the key of the fault that the state file can't be written.
+const stateFault = "state"
+
+// unkept says why orders would not outlive a restart; empty: they do.
+func (d *daemon) unkept() string {
+	if d.keeper == nil {
+		return "no state.file is configured"
+	}
+	for _, f := range d.faults.List() {
+		if f.Key == stateFault {
+			return "the state file can't be written: " + f.Cause
+		}
+	}
+	return ""
+}
+
 func (d *daemon) tellState(err error) {
-	d.faults.Set("state", err, balancer.Wording{
+	d.faults.Set(stateFault, err, balancer.Wording{
 		What:      "the state file can't be written",
 		Over:      "the state file is written again",
 		Meanwhile: "weights go on; pins, freezes and modes count, and end with this process",

@@ -90,7 +90,7 @@ func (d *daemon) watchdog(ctx context.Context) error {
 // statusLine is what "systemctl status" shows.
 func (d *daemon) statusLine() string {
 	g := d.current.Load()
-	faults := append(d.faults.List(), g.fleet.Faults()...)
+	faults := d.allFaults()
 	line := fmt.Sprintf("%d backends", len(g.config.Backends))
 	if len(g.config.Backends) == 1 {
 		line = "1 backend"

@@ -72,6 +72,14 @@ func TestStateFileFaults(t *testing.T) {
 	if faults := s.status().Faults; len(faults) != 1 || !strings.Contains(faults[0].What, "state file") {
 		t.Errorf("faults %+v", faults)
 	}
+	code, text := s.http("control.sock", "POST", "/control/v1/pin",
+		api.Order{Backend: "ingest", Server: "s1", Weight: 9, Reason: "r", ForSeconds: 60})
+	if code != 200 || !strings.Contains(text, "it ends when haproxy-weighter is restarted: the state file can't be written") {
+		t.Errorf("a pin that can't be kept: %d %s", code, text)
+	}
+	if _, text := s.http("admin.sock", "GET", "/metrics", nil); !strings.Contains(text, `haproxy_weighter_faults{proxy="",socket=""} 1`) {
+		t.Error("the fault is not in the metrics")
+	}
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
 	}
