@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// beat is when a loop has last come round.
-type beat struct{ at atomic.Int64 }
+// beat is when a loop has last come round. The time is kept whole: its
+// monotonic part does not jump when somebody sets the clock.
+type beat struct{ at atomic.Pointer[time.Time] }
 
-func (b *beat) now(t time.Time) { b.at.Store(t.UnixNano()) }
+func (b *beat) now(t time.Time) { b.at.Store(&t) }
 
 // stuckSlack is what a loop may take beyond all its deadlines: on a busy
 // machine a pass over thousands of servers takes a while.
@@ -41,5 +42,5 @@ func (f *Fleet) Stuck(now time.Time) []string {
 
 func late(b *beat, now time.Time, limit time.Duration) bool {
 	at := b.at.Load()
-	return at != 0 && now.Sub(time.Unix(0, at)) > limit
+	return at != nil && now.Sub(*at) > limit
 }

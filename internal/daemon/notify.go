@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 )
 
 // notifier tells systemd how the daemon is. Without systemd it does nothing.
@@ -67,24 +70,33 @@ func (d *daemon) watchdog(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	told := false
 	for {
 		d.notify.tell("STATUS=" + d.statusLine())
-		switch stuck := d.fleet().Stuck(d.now()); {
-		case len(stuck) == 0:
+		stuck := d.fleet().Stuck(d.now())
+		if len(stuck) == 0 {
 			d.notify.tell(systemd.SdNotifyWatchdog)
-		case !told:
-			told = true
-			d.log.Error("loops no longer turn", "which", strings.Join(stuck, ", "),
-				"meanwhile", "their weights stay as they are; systemd restarts the daemon when WatchdogSec= has passed",
-				"do", "report it, with the stacks that kill -QUIT prints")
 		}
+		d.tellStuck(stuck)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
 	}
+}
+
+// tellStuck reports loops that no longer turn.
+func (d *daemon) tellStuck(stuck []string) {
+	var err error
+	if len(stuck) > 0 {
+		err = errors.New(strings.Join(stuck, ", "))
+	}
+	d.faults.Set("stuck", err, balancer.Wording{
+		What:      "loops no longer turn",
+		Over:      "all loops turn again",
+		Meanwhile: "their weights stay as they are; systemd restarts the daemon when WatchdogSec= has passed",
+		Do:        "report it, with the stacks that kill -QUIT prints",
+	})
 }
 
 // statusLine is what "systemctl status" shows.
