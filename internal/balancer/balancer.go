@@ -52,6 +52,7 @@ type Options struct {
 	Planes   []Plane
 	Controls *Controls        // operators' orders; nil means none
 	Observer Observer         // nil means nobody
+	Delay    time.Duration    // before the first render: many backends must not ask Graphite in one moment
 	Watched  bool             // somebody else tells when a socket as a whole is gone
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
@@ -148,6 +149,16 @@ func (b *Balancer) Run(ctx context.Context) error {
 
 // renderLoop asks Graphite once an interval and hands the picture to the planes.
 func (b *Balancer) renderLoop(ctx context.Context) error {
+	if d := b.options.Delay; d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-b.wake:
+		}
+	}
 	b.awaitNames(ctx)
 	for ctx.Err() == nil {
 		start := b.options.Now()

@@ -28,6 +28,11 @@ type FleetOptions struct {
 	Observer Observer     // nil means nobody
 }
 
+// stagger lies between the first renders of two backends at the start: hundreds
+// at once would be more than a Graphite answers in time. Later on the jitter of
+// the interval keeps them apart.
+const stagger = 20 * time.Millisecond
+
 // NewFleet wires a checked configuration; it does no I/O.
 func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 	logger := o.Logger
@@ -48,9 +53,9 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 		}
 	}
 	f, t := &Fleet{}, &twins{}
-	for _, b := range c.Backends {
+	for i, b := range c.Backends {
 		f.balancers = append(f.balancers, New(Options{
-			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
+			Backend: b, Delay: time.Duration(i) * min(stagger, b.Interval/time.Duration(len(c.Backends))), Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
 			Controls: o.Controls, Observer: o.Observer, Watched: true,
 		}))
 	}
