@@ -4,4 +4,8 @@ import "slices"
 
 func main() {}
 
-func rows() []row { return slices.Concat(graphiteRows(), haproxyRows()) }
+// rows are the whole matrix.
+func rows() ([]row, error) {
+	large, err := largeRows()
+	return slices.Concat(graphiteRows(), haproxyRows(), carbonRows(), spoeRows(), stateRows(), daemonRows(), large), err
+}

@@ -41,7 +41,11 @@ func TestMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rows() {
+	all, err := rows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			o := r.run(t.Context(), haproxyproc.Binary{Path: path}, built, short(raced))

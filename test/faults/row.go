@@ -27,8 +27,9 @@ type row struct {
 	begin    func(*scene, context.Context) error
 	end      func(*scene, context.Context) error // nil: begin has ended it
 	// moves says that weights go on while the fault lasts; else they must stay.
-	moves  bool
-	second loads // loads during the fault; nil: secondLoads
+	moves      bool
+	second     loads // during the fault; nil: secondLoads
+	firstAgain loads // after it, with moves; nil: firstLoads
 	// during are the weights in force under the fault with secondLoads; nil:
 	// secondWeights with moves.
 	during weights
@@ -37,6 +38,8 @@ type row struct {
 	after weights
 	// lasts is how long the fault lasts in the full matrix; 0: as in the short one.
 	lasts time.Duration
+	// least is how long it lasts at least, in the short one as well.
+	least time.Duration
 	told  []told
 }
 
@@ -77,12 +80,13 @@ func residentLimit(raced bool) int64 {
 type programs struct {
 	plain   string // as shipped
 	checked string // with the race detector, when the tests have it; else the same
+	clock   *clockProgram
 }
 
 // build makes them in dir.
 func build(ctx context.Context, dir string, raced bool) (*programs, error) {
 	p := &programs{plain: filepath.Join(dir, "haproxy-weighter")}
-	p.checked = p.plain
+	p.checked, p.clock = p.plain, &clockProgram{path: filepath.Join(dir, "haproxy-weighter-clock")}
 	if err := goBuild(ctx, p.plain); err != nil {
 		return nil, err
 	}
@@ -96,7 +100,7 @@ func build(ctx context.Context, dir string, raced bool) (*programs, error) {
 func goBuild(ctx context.Context, to string, flags ...string) error {
 	args := append(append([]string{"build", "-o", to}, flags...), module+"/cmd/haproxy-weighter")
 	cmd := exec.CommandContext(ctx, "go", args...)
-	if len(flags) == 0 {
+	if !slices.Contains(flags, "-race") {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -169,7 +173,7 @@ func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 		lasts = r.lasts
 	}
 	if r.end != nil {
-		pause(ctx, lasts)
+		pause(ctx, max(lasts, r.least))
 		if !r.moves {
 			s.trace.HoldStill(trace.Still{From: begun, To: time.Now(), Why: r.fault})
 		}
@@ -179,6 +183,9 @@ func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 	}
 	if r.moves {
 		s.graphite.Set(firstLoads)
+		if r.firstAgain != nil {
+			s.graphite.Set(r.firstAgain)
+		}
 	}
 	over := time.Now()
 	s.trace.Recover(trace.Recovery{At: over, Want: after, Why: r.fault})
@@ -187,7 +194,7 @@ func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 	}
 	took := time.Since(over)
 	return took, s.until(ctx, func() (bool, string) {
-		return s.trace.Whole(over) >= 2, "no second pass after the fault"
+		return s.judged(over), "no second pass after the fault"
 	})
 }
 

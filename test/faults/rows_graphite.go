@@ -10,21 +10,21 @@ import (
 
 // Log messages of the daemon.
 var (
-	noLoads   = told{begin: "no loads from Graphite", end: "loads from Graphite are back"}
-	held      = told{begin: "weights are held", end: "weights are no longer held"}
-	unusable  = told{begin: "servers without usable load", end: "servers have usable load again"}
-	clocks    = told{begin: "clocks differ", end: "clocks agree again"}
-	noHAProxy = told{begin: "HAProxy can't be read", end: "HAProxy can be read again"}
-	noSocket  = told{begin: "HAProxy's socket does not answer", end: "HAProxy's socket answers again"}
-	badWrite  = told{begin: "weights are not all as they were set", end: "weights are as they were set"}
-	stranger  = told{begin: "somebody else has set weights", end: "nobody else sets weights any more"}
-	noBackend = told{begin: "backend not found", end: "backend found"}
-	static    = told{begin: "HAProxy refuses weights", end: "HAProxy's configuration has changed; weights are tried again"}
-	noState   = told{begin: "the state file can't be written", end: "the state file is written again"}
-	badState  = told{begin: "the state file can't be used"}
-	badReload = told{begin: "the configuration was not reloaded"}
-	noCarbon  = told{begin: "carbon"}
-	undrained = told{begin: "servers that were at weight 0 take connections again"}
+	noLoads    = told{begin: "no loads from Graphite", end: "loads from Graphite are back"}
+	held       = told{begin: "weights are held", end: "weights are no longer held"}
+	unusable   = told{begin: "servers without usable load", end: "servers have usable load again"}
+	clocks     = told{begin: "clocks differ", end: "clocks agree again"}
+	noHAProxy  = told{begin: "HAProxy can't be read", end: "HAProxy can be read again"}
+	noSocket   = told{begin: "HAProxy's socket does not answer", end: "HAProxy's socket answers again"}
+	badWrite   = told{begin: "weights are not all as they were set", end: "weights are as they were set"}
+	stranger   = told{begin: "somebody else has set weights", end: "nobody else sets weights any more"}
+	noBackend  = told{begin: "backend not found", end: "backend found"}
+	static     = told{begin: "HAProxy refuses weights", end: "HAProxy's configuration has changed; weights are tried again"}
+	noState    = told{begin: "the state file can't be written", end: "the state file is written again"}
+	badState   = told{begin: "the state file can't be used"}
+	peerClosed = told{begin: "SPOE connection closed because of its peer"}
+	badReload  = told{begin: "the configuration was not reloaded"}
+	noCarbon   = told{begin: "the report does not reach carbon", end: "the report reaches carbon again"}
 )
 
 // maybe is a message that comes or not, by the moment.

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 	"github.com/haproxy-weighter/haproxy-weighter/test/faults/front"
 	"github.com/haproxy-weighter/haproxy-weighter/test/faults/trace"
+	"github.com/haproxy-weighter/haproxy-weighter/test/graphiteproc"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 )
 
@@ -72,20 +74,23 @@ backend ingest
 
 // plan is how a scene is set up; the zero value is the usual one.
 type plan struct {
-	haproxy string // configuration of HAProxy; empty: haproxyConfig
-	direct  bool   // the daemon speaks to HAProxy itself, without the socket between
-	backend string // more keys of the backend
-	tables  string // more tables of the file; {dir} and {carbon} are filled in
-	tls     func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	ca      []byte // PEM, with tls
-	before  []string
-	env     []string
-	plain   bool               // without the race detector: limits are those of the program as shipped
-	noSPOE  bool               // nobody asks SPOE messages
-	settled weights            // in force before the fault; nil: firstWeights
-	loads   loads              // before the fault; nil: firstLoads
-	prepare func(*scene) error // called before the daemon is started
-	rules   func(*trace.Rules)
+	haproxy     string           // configuration of HAProxy; empty: haproxyConfig
+	direct      bool             // the daemon speaks to HAProxy itself, without the socket between
+	backend     string           // more keys of the backend
+	tables      string           // more tables of the file; {dir} and {carbon} are filled in
+	certificate *tls.Certificate // Graphite speaks TLS with it
+	ca          []byte           // PEM, with certificate
+	clock       bool             // its wall clock can be made to jump
+	before      []string
+	env         []string
+	plain       bool               // without the race detector: limits are those of the program as shipped
+	spoa        string             // more keys of [spoa]
+	control     bool               // there is a control socket
+	noSPOE      bool               // nobody asks SPOE messages
+	settled     weights            // in force before the fault; nil: firstWeights
+	loads       loads              // before the fault; nil: firstLoads
+	prepare     func(*scene) error // called before the daemon is started
+	rules       func(*trace.Rules)
 }
 
 // scene is a HAProxy, a Graphite, a carbon, and the daemon between them.
@@ -104,11 +109,15 @@ type scene struct {
 	carbon   *front.Carbon
 	daemon   *daemon
 	// For single rows.
-	second *daemon // another one
-	taken  []net.Conn
-	agent  *agentCheck
-	prober *prober
-	spoa   string // address of the agent
+	second          *daemon // another one
+	taken           []net.Conn
+	agent           *agentCheck
+	real            *graphiteproc.Process
+	signs           atomic.Int64 // of life, for systemd
+	certificate     atomic.Pointer[tls.Certificate]
+	over, unhostile func()
+	prober          *prober
+	spoa            string // address of the agent
 
 	unprobe, unobserve func() // end the prober and the observer; nil: not begun
 	closers            []func()
@@ -166,11 +175,16 @@ func (s *scene) place(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.socket, err = front.NewSocket(filepath.Join(dir, "between.sock"), s.haproxy.SocketPath, s.trace); err != nil {
+	if s.socket, err = front.NewSocket(filepath.Join(dir, "between.sock"), s.haproxy.SocketPath, backend, s.trace); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.socket.Close)
-	if s.graphite, err = front.NewGraphite(s.trace, s.plan.tls); err != nil {
+	var show func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	if s.plan.certificate != nil {
+		s.certificate.Store(s.plan.certificate)
+		show = certificateOf(&s.certificate)
+	}
+	if s.graphite, err = front.NewGraphite(s.trace, show); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.graphite.Close)
@@ -195,6 +209,10 @@ func (s *scene) configure(broken string) error {
 	if s.plan.direct {
 		socket = s.haproxy.SocketPath
 	}
+	control := "off"
+	if s.plan.control {
+		control = s.file("control.sock")
+	}
 	graphite := ""
 	if s.plan.ca != nil {
 		if err := os.WriteFile(s.file("ca.pem"), s.plan.ca, 0o644); err != nil {
@@ -213,16 +231,16 @@ url = %q
 timeout = "500ms"
 %s[spoa]
 listen = [%q]
-[admin]
+%s[admin]
 listen = "unix:%s/admin.sock"
-control = "off"
+control = %q
 [log]
 format = "json"
 level = "debug"
 %s
 [[backend]]
 name = %q
-target = "load.*"
+target = "aliasByNode(load.*, 1)"
 interval = %q
 window = "10s"
 max_age = %q
@@ -232,7 +250,7 @@ function = "limited-proportions"
 aggressiveness = 1.0
 %s
 %s
-`, socket, s.graphite.URL, graphite, s.spoa, s.dir, tables, backend, interval, maxAge, minWeight, maxWeight, s.plan.backend, broken)
+`, socket, s.graphite.URL, graphite, s.spoa, s.plan.spoa, s.dir, control, tables, backend, interval, maxAge, minWeight, maxWeight, s.plan.backend, broken)
 	return os.WriteFile(s.file("weighter.toml"), []byte(text), 0o644)
 }
 
@@ -269,7 +287,16 @@ func (s *scene) start() (err error) {
 	if s.plan.plain {
 		program = s.programs.plain
 	}
-	s.daemon, err = startDaemon(program, s.file("weighter.toml"), s.file("daemon.log"), s.plan.before, s.plan.env, s.trace)
+	if s.plan.clock {
+		if program, err = s.programs.clock.get(context.Background()); err != nil {
+			return err
+		}
+	}
+	env := []string{clockVariable + "=" + s.file("clock")}
+	for _, e := range s.plan.env {
+		env = append(env, strings.ReplaceAll(e, "{dir}", s.dir))
+	}
+	s.daemon, err = startDaemon(program, s.file("weighter.toml"), s.file("daemon.log"), s.plan.before, env, s.trace)
 	return err
 }
 
@@ -353,6 +380,9 @@ func (s *scene) untilLog(ctx context.Context, n int, message string) error {
 	})
 }
 
+// judged tells whether the recovery at a time has had its pass.
+func (s *scene) judged(at time.Time) bool { return s.trace.PassedAfter(at, interval) }
+
 // passes waits until Graphite has been asked n more times.
 func (s *scene) passes(ctx context.Context, n int) error {
 	from := s.graphite.Asked()
@@ -371,6 +401,9 @@ func (s *scene) excused(why string) (over func()) {
 // signal sends a signal to the daemon.
 func (s *scene) signal(sig syscall.Signal) error { return s.daemon.process.Signal(sig) }
 
+// mostBreaches are told of one row.
+const mostBreaches = 20
+
 // finish ends the daemon in good order and says what was wrong.
 func (s *scene) finish(expected []told) error {
 	if s.unprobe != nil {
@@ -386,7 +419,12 @@ func (s *scene) finish(expected []told) error {
 		return errors.Join(append(errs, err)...)
 	}
 	errs = append(errs, checkLog(lines, expected)...)
-	for _, b := range s.trace.Judge(s.rules) {
+	breaches := s.trace.Judge(s.rules)
+	for i, b := range breaches {
+		if i == mostBreaches {
+			errs = append(errs, fmt.Errorf("and %d more breaches", len(breaches)-i))
+			break
+		}
 		errs = append(errs, errors.New(b.String()))
 	}
 	if s.prober != nil {

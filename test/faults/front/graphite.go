@@ -92,6 +92,13 @@ func (g *Graphite) Set(loads map[string]float64) {
 	g.loads = loads
 }
 
+// Loads are those that were set last; they must not be changed.
+func (g *Graphite) Loads() map[string]float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.loads
+}
+
 // Answer sets how it answers from now on.
 func (g *Graphite) Answer(a Answer) {
 	g.mu.Lock()
@@ -265,6 +272,7 @@ func (g *Graphite) pass(w http.ResponseWriter, r *http.Request, behind *url.URL,
 	}
 	out.Header, out.ContentLength = r.Header.Clone(), r.ContentLength
 	out.Header.Del("Accept-Encoding")
+	out.Close = true // nothing is left open when the scene ends
 	answer, err := http.DefaultTransport.RoundTrip(out)
 	if err != nil {
 		panic(http.ErrAbortHandler) // as the real one: no answer at all
@@ -304,6 +312,30 @@ func newest(body []byte) map[string]trace.Point {
 		}
 	}
 	return points
+}
+
+// Newest asks a Graphite for the newest points of a target in the last 10 s.
+func Newest(ctx context.Context, base, target string) (map[string]trace.Point, error) {
+	query := url.Values{"format": {"json"}, "from": {"-10s"}, "target": {target}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/render?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Close = true
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	points := newest(body)
+	if points == nil {
+		return nil, fmt.Errorf("no render: %s", answer.Status)
+	}
+	return points, nil
 }
 
 // Hang never answers, until something else is answered or the asker goes.

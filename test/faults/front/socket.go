@@ -35,8 +35,9 @@ type Manner struct {
 type Socket struct {
 	Path string
 
-	to    string
-	trace *trace.Trace
+	to      string
+	backend string // whose weights are noted
+	trace   *trace.Trace
 
 	mu      sync.Mutex
 	manner  Manner
@@ -46,9 +47,10 @@ type Socket struct {
 	open    map[net.Conn]bool
 }
 
-// NewSocket listens at path for HAProxy's socket at to.
-func NewSocket(path, to string, t *trace.Trace) (*Socket, error) {
-	s := &Socket{Path: path, to: to, trace: t, free: make(chan struct{}), open: make(map[net.Conn]bool)}
+// NewSocket listens at path for HAProxy's socket at to, and notes the weights
+// that are set in a backend.
+func NewSocket(path, to, backend string, t *trace.Trace) (*Socket, error) {
+	s := &Socket{Path: path, to: to, backend: backend, trace: t, free: make(chan struct{}), open: make(map[net.Conn]bool)}
 	return s, s.Listen()
 }
 
@@ -180,7 +182,7 @@ var weightCommand = regexp.MustCompile(`set (?:server|weight) ([^/; ]+)/([^/; ]+
 
 func (s *Socket) note(line string, from time.Time) {
 	for _, m := range weightCommand.FindAllStringSubmatch(line, -1) {
-		if w, err := strconv.Atoi(m[3]); err == nil {
+		if w, err := strconv.Atoi(m[3]); err == nil && m[1] == s.backend {
 			s.trace.Wrote(trace.Write{From: from, To: time.Now(), Server: m[2], Weight: w})
 		}
 	}

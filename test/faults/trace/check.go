@@ -266,12 +266,12 @@ func (j *judge) everHad(w Write) bool {
 // recovery finds the first whole answer after the fault and the question after
 // it: until then its pass must have put the weights right.
 func (j *judge) recovery(r Recovery) {
-	i := slices.IndexFunc(j.answers, func(a Answer) bool { return a.Whole && a.Asked.After(r.At) })
-	if i < 0 || i+1 >= len(j.answers) {
+	_, next := j.pass(r.At, j.rules.Interval)
+	if next < 0 {
 		j.breach(r.At, RuleLate, "", "%s: there was no pass after it", r.Why)
 		return
 	}
-	until := j.answers[i+1].Asked
+	until := j.answers[next].Asked
 	var last *State
 	for k := range j.states {
 		if !j.states[k].First.After(until) {

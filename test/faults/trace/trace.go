@@ -221,17 +221,25 @@ func (t *Trace) Now() (State, bool) {
 	return t.states[len(t.states)-1], true
 }
 
-// Whole counts the whole answers that were asked for after a time.
-func (t *Trace) Whole(after time.Time) int {
+// PassedAfter tells whether a recovery at a time can be judged: there was a
+// whole answer, and another question an interval later.
+func (t *Trace) PassedAfter(at time.Time, interval time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	for _, a := range slices.Backward(t.answers) {
-		if a.Whole && a.Asked.After(after) {
-			n++
-		}
+	_, next := t.pass(at, interval)
+	return next >= 0
+}
+
+// pass finds the first whole answer that was asked for after a time, and the
+// first question of the pass after it; -1: there is none. A question that comes
+// sooner was asked for by hand.
+func (t *Trace) pass(at time.Time, interval time.Duration) (first, next int) {
+	first = slices.IndexFunc(t.answers, func(a Answer) bool { return a.Whole && a.Asked.After(at) })
+	if first < 0 {
+		return -1, -1
 	}
-	return n
+	turn := t.answers[first].Sent.Add(interval / 2)
+	return first, slices.IndexFunc(t.answers, func(a Answer) bool { return a.Asked.After(turn) })
 }
 
 // Highest are the largest amounts that the process has taken.
