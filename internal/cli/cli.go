@@ -44,6 +44,7 @@ type Program struct {
 func (p *Program) commands() []*cobra.Command {
 	return []*cobra.Command{
 		newRun(p),
+		newInit(p),
 		newCheck(p),
 		newLoads(p),
 		newPlan(p),
@@ -55,6 +56,7 @@ func (p *Program) commands() []*cobra.Command {
 		newFreeze(p),
 		newUnfreeze(p),
 		newMode(p),
+		newLua(p),
 		newSimulate(p),
 		newHAProxyConf(p),
 		newDemo(p),

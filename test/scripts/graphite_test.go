@@ -19,17 +19,18 @@ import (
 // with its newest data point AGE seconds (1 unless given) ago and a value
 // every 10 s before that; VALUE may be null. Two lines are not series:
 //
-//	status CODE     answer with this HTTP status and a page of HTML
+//	status CODE     answer with this HTTP status and a page of HTML, at other paths
+//	                too when it is the first line
 //	clock SECONDS   be that far ahead of the real time
 //
 // Without the file nothing matches: [].
 func newGraphite(dir string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/render" {
+		text, err := os.ReadFile(filepath.Join(dir, "series"))
+		if r.URL.Path != "/render" && !strings.HasPrefix(string(text), "status ") {
 			http.NotFound(w, r)
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(dir, "series"))
 		if err != nil && !os.IsNotExist(err) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

@@ -5,6 +5,7 @@
 //
 //	exits CODE PROGRAM ARGS...  run PROGRAM, which must end with exit code CODE
 //	haproxy FILE                start HAProxy with FILE as its haproxy.cfg
+//	graphite FILE               start a real Graphite with the series of FILE
 //	until CODE PROGRAM ARGS...  run PROGRAM again and again until it ends with exit code CODE
 //	expand FILE                 fill in the $VARS in FILE
 //	runtime LINE...             send a line to the runtime socket, print the answer
@@ -63,10 +64,11 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":   exits,
-			"until":   until,
-			"expand":  expand,
-			"haproxy": haproxy,
+			"exits":    exits,
+			"until":    until,
+			"expand":   expand,
+			"haproxy":  haproxy,
+			"graphite": realGraphite,
 		},
 	})
 }
