@@ -56,6 +56,7 @@ func (p *Program) commands() []*cobra.Command {
 		newFreeze(p),
 		newUnfreeze(p),
 		newMode(p),
+		newLua(p),
 		newSimulate(p),
 		newHAProxyConf(p),
 		newDemo(p),

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -37,6 +38,14 @@ func (q *query) script(m *message.Message) {
 	for _, v := range set {
 		q.set(v.Name, v.Value)
 	}
+}
+
+// Try asks the script what it sets for one message, and counts and logs nothing.
+func (h *Handler) Try(message string, args []lua.Arg) (set []lua.Variable, printed []string, err error) {
+	if h.answerer == nil {
+		return nil, nil, errors.New("there is no script")
+	}
+	return h.answerer.Answer(message, args, tables{h, h.now()})
 }
 
 // argsOf gives the arguments in the order of the message.
