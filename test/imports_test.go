@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/state":       {"internal/balancer"},
 	"internal/daemon":      {"graphite", "spoa", "lua", "weighting", "internal/..."},
 	"internal/metrics":     {"graphite", "weighting", "spoa", "internal/haproxy", "internal/config", "internal/balancer", "internal/query"},
-	"internal/simulate":    {"graphite", "weighting", "internal/config", "internal/balancer"},
+	"internal/simulate":    {"graphite", "weighting", "lua", "internal/script", "internal/config", "internal/balancer"},
 	"internal/manual":      {},
 	"internal/cli":         {"graphite", "weighting", "spoa", "lua", "haproxy-conf", "internal/...", "test/demo"},
 	"cmd/haproxy-weighter": {"internal/cli"},

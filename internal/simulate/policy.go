@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	userscript "github.com/haproxy-weighter/haproxy-weighter/internal/script"
+	"github.com/haproxy-weighter/haproxy-weighter/lua"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -22,6 +24,8 @@ type Policy struct {
 	// Step is the integration's gain a pass: the weight moves by Step times
 	// the relative distance of the load from the mean.
 	Step float64
+	// Script weighs when Function is weighting.Lua.
+	Script *lua.Script
 	// LifetimeScale falsifies the lifetime the function is told, to try wrong
 	// gains; 0 means 1.
 	LifetimeScale float64
@@ -68,7 +72,8 @@ const (
 
 // ParsePolicy reads a policy: equal, leastconn, random(N), bound, integration,
 // or a weighting function. A function may be followed by @ALGORITHM and by
-// :key=value pairs: aggressiveness, limiting_factor, step, lifetime-scale.
+// :key=value pairs: aggressiveness, limiting_factor, step, lifetime-scale. The
+// function lua needs script=FILE, which is loaded.
 // feedback runs on leastconn, every other function on roundrobin.
 func ParsePolicy(s string) (Policy, error) {
 	p := Policy{Name: s, Algorithm: RoundRobin}
@@ -80,14 +85,15 @@ func ParsePolicy(s string) (Policy, error) {
 		p.Algorithm = LeastLoad
 	case string(Integrated):
 		p.Steering, p.Step = Integrated, integrationStep
-	case string(weighting.LimitedProportions), string(weighting.NormalisedExponential), string(weighting.WaterFill):
+	case string(weighting.LimitedProportions), string(weighting.NormalisedExponential), string(weighting.WaterFill),
+		string(weighting.Lua):
 		p.Steering, p.Function = Weighted, weighting.Function(head)
 	case string(weighting.Feedback):
 		p.Steering, p.Function, p.Algorithm = Weighted, weighting.Feedback, LeastConn
 	default:
 		if chosen || p.setAlgorithm(head) != nil {
 			return p, fmt.Errorf("policy %q: want equal, leastconn, random(N), bound, integration, "+
-				"limited-proportions, normalised-exponential, water-fill or feedback", s)
+				"limited-proportions, normalised-exponential, water-fill, feedback or lua:script=FILE", s)
 		}
 	}
 	if chosen {
@@ -105,6 +111,9 @@ func ParsePolicy(s string) (Policy, error) {
 		if err := p.setOption(option); err != nil {
 			return p, fmt.Errorf("policy %q: %w", s, err)
 		}
+	}
+	if p.Function == weighting.Lua && p.Script == nil {
+		return p, fmt.Errorf("policy %q: lua needs a script, as in lua:script=FILE", s)
 	}
 	return p, nil
 }
@@ -133,6 +142,9 @@ func (p *Policy) setAlgorithm(s string) error {
 
 func (p *Policy) setOption(option string) error {
 	key, text, _ := strings.Cut(option, "=")
+	if key == "script" && p.Function == weighting.Lua {
+		return p.setScript(text)
+	}
 	value, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(value > 0) || value > 1e6 {
 		return fmt.Errorf("%s=%s, want a number more than 0", key, text)
@@ -152,6 +164,13 @@ func (p *Policy) setOption(option string) error {
 	return nil
 }
 
+func (p *Policy) setScript(file string) (err error) {
+	if p.Script, err = lua.Load(file, lua.Options{}); err != nil {
+		return err
+	}
+	return p.Script.Need("weigh")
+}
+
 // controller decides a balancer's weights.
 type controller interface {
 	Decide(weighting.Input) *weighting.Decision
@@ -167,6 +186,11 @@ func (p *Policy) controller(m *Model) controller {
 		}
 		if p.LimitingFactor > 0 {
 			s.LimitingFactor = p.LimitingFactor
+		}
+		if p.Script != nil {
+			if err := userscript.Weighing(&s, p.Script, "simulated"); err != nil {
+				panic(err) // setScript has looked
+			}
 		}
 		return weighting.NewController(s)
 	case Integrated:

@@ -190,7 +190,7 @@ func (r *Replay) servers(ctx context.Context, p *past, end time.Time) ([]weighti
 	var list []weighting.Server
 	for _, row := range rows {
 		known := slices.ContainsFunc(list, func(s weighting.Server) bool { return s.Name == row.Server })
-		if row.Server == "" || known {
+		if row.Server == "" || row.Metric != "" || known {
 			continue
 		}
 		capacity := 1.0
@@ -234,19 +234,31 @@ func (r *Replay) read(ctx context.Context, p *past, servers []weighting.Server) 
 	}
 	for i := range servers {
 		s := &servers[i]
-		s.Load, s.LoadTime, s.DataAge, s.Reason = math.NaN(), time.Time{}, 0, "the recording has no series for it"
+		s.Load, s.LoadTime, s.DataAge, s.Metrics = math.NaN(), time.Time{}, 0, nil
+		s.Reason = "the recording has no series for it"
 		for j := range min(len(rows), len(answer.Series)) {
 			if rows[j].Server != s.Name {
 				continue
 			}
-			s.Reason = rows[j].Reason
-			if got, err := answer.Series[j].Reduce(backend.Aggregate, p.now, backend.MaxAge); err == nil && s.Reason == "" {
+			got, err := answer.Series[j].Reduce(backend.Aggregate, p.now, backend.MaxAge)
+			if usable := err == nil && rows[j].Reason == ""; rows[j].Metric != "" {
+				if usable {
+					addMetric(s, rows[j].Metric, got.Value)
+				}
+			} else if s.Reason = rows[j].Reason; usable {
 				s.Load, s.LoadTime, s.DataAge = got.Value, got.Time, got.MidAge
 			}
-			break
 		}
 	}
 	return nil
+}
+
+// addMetric notes a further value for a script.
+func addMetric(s *weighting.Server, name string, value float64) {
+	if s.Metrics == nil {
+		s.Metrics = make(map[string]float64)
+	}
+	s.Metrics[name] = value
 }
 
 // newReplayStep records a pass and puts its weights in force.
