@@ -41,8 +41,13 @@ func lookAround(ctx context.Context, c *config.Config, g *progress) ([]finding, 
 	}
 	for _, l := range c.SPOA.Listen {
 		g.set("looking at " + l.String())
-		s.listener(ctx, l)
+		s.agent(ctx, l)
 	}
+	g.set("looking at this machine")
+	s.admin(ctx)
+	s.control(ctx)
+	s.stateFile()
+	s.report(ctx)
 	for i := range c.Backends {
 		b := &c.Backends[i]
 		g.set("looking at backend " + b.Name)

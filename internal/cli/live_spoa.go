@@ -3,61 +3,19 @@ package cli
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
-	"syscall"
-	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
-// probeLimit bounds the look at one listener.
-const probeLimit = 2 * time.Second
-
-// listener looks at an address of spoa.listen: free, ours already, or taken.
-func (s *survey) listener(ctx context.Context, l config.Listener) {
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
-	subject := l.String()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, l.Network, l.Address)
-	switch {
-	case err == nil:
-		defer conn.Close()
-		if speaksSPOP(ctx, conn) {
-			s.add("spoa", subject, ok, wordsListenAgent, "")
-		} else {
-			s.add("spoa", subject, fail, wordsListenOther, doListen)
-		}
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		s.vacant(ctx, l)
-	default:
-		s.add("spoa", subject, fail, err.Error(), doListenFailed)
-	}
-}
-
-// vacant tells whether one could listen where nobody does.
-func (s *survey) vacant(ctx context.Context, l config.Listener) {
-	subject := l.String()
-	if l.Network == "unix" { // to listen would leave a file
-		if info, err := os.Stat(filepath.Dir(l.Address)); err != nil || !info.IsDir() {
-			s.add("spoa", subject, fail, "there is no folder for it", doListenFolder)
-			return
-		}
-		s.add("spoa", subject, ok, wordsListenFree, "")
-		return
-	}
-	var lc net.ListenConfig
-	opened, err := lc.Listen(ctx, l.Network, l.Address)
-	if err != nil {
-		s.add("spoa", subject, fail, err.Error(), doListenFailed)
-		return
-	}
-	opened.Close()
-	s.add("spoa", subject, ok, wordsListenFree, "")
+// agent looks at an address of spoa.listen.
+func (s *survey) agent(ctx context.Context, l config.Listener) {
+	s.listen(ctx, place{
+		check: "spoa", at: l, taken: fail, ours: speaksSPOP,
+		isFree: wordsListenFree, isOurs: wordsListenAgent, isOther: wordsListenOther,
+		doOther: doListen, doFailed: doListenFailed, doFolder: doListenFolder,
+	})
 }
 
 // Types of SPOP frames that an agent sends.

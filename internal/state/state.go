@@ -46,6 +46,16 @@ func Load(path string) (Content, error) {
 	return Content{}, err
 }
 
+// Peek is Load for who only wants to know: the file stays as it is, whatever is
+// wrong with it.
+func Peek(path string) (Content, error) {
+	c, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Content{}, nil
+	}
+	return c, err
+}
+
 // errUnusable says that the file was read and is no state file of ours.
 var errUnusable = errors.New("this state file can't be used")
 

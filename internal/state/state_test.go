@@ -210,3 +210,27 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestPeek holds that a look at a file that can't be used leaves it in its place.
+func TestPeek(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	if c, err := Peek(path); err != nil || !c.Saved.IsZero() {
+		t.Errorf("no file: %+v, %v", c, err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Peek(path); err == nil {
+		t.Error("half a file is no error")
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "{" {
+		t.Errorf("the file is %q now, %v", text, err)
+	}
+	want := Content{Saved: time.Unix(1000, 0).UTC(), Controls: map[string]balancer.Control{"b": {Pins: map[string]balancer.Pin{"s": {Weight: 7}}}}}
+	if err := Save(path, want); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Peek(path); err != nil || c.Controls["b"].Pins["s"].Weight != 7 || !c.Saved.Equal(want.Saved) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
