@@ -16,6 +16,7 @@ import (
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/query"
+	"github.com/haproxy-weighter/haproxy-weighter/lua"
 	"github.com/haproxy-weighter/haproxy-weighter/spoa"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
@@ -25,7 +26,7 @@ import (
 // event, so of one frame.
 const engine = `[weighter]
 spoe-agent weighter-agent
-  messages weighter-pick weighter-server.tcp weighter-server.web weighter-backend weighter-choose
+  messages weighter-pick weighter-server.tcp weighter-server.web weighter-backend weighter-choose own-message failing-message
   option var-prefix weighter
   option set-on-error error
   timeout hello 10s
@@ -46,6 +47,12 @@ spoe-message weighter-backend
   event on-client-session
 spoe-message weighter-choose
   args backends='str("web, tcp")'
+  event on-client-session
+spoe-message own-message
+  args src=src n=int(-5) yes=bool(true) backend=str(tcp) nothing=var(txn.none) str(unnamed)
+  event on-client-session
+spoe-message failing-message
+  args src=src
   event on-client-session
 
 `
@@ -72,7 +79,7 @@ frontend fh
   filter spoe engine weighter config %s
   http-request set-header x-load %%[var(txn.weighter.one_load)] if { var(txn.weighter.one_load) -m found }
   http-request deny deny_status 429 if { hdr(x-shed) yes } { var(txn.weighter.one_relative) -m int gt 1400 }
-  http-request return status 200 content-type text/plain lf-string "%%[var(txn.weighter.one_weight)] %%[req.hdr(x-load)] %%[var(txn.weighter.one_share)] %%[var(txn.weighter.one_relative)] %%[var(txn.weighter.one_fresh)] %%[var(txn.weighter.two_fresh)] %%[var(txn.weighter.two_weight)] %%[var(txn.weighter.imbalance)] %%[var(txn.weighter.best)] %%[var(txn.weighter.backend)]"
+  http-request return status 200 content-type text/plain lf-string "%%[var(txn.weighter.one_weight)] %%[req.hdr(x-load)] %%[var(txn.weighter.one_share)] %%[var(txn.weighter.one_relative)] %%[var(txn.weighter.one_fresh)] %%[var(txn.weighter.two_fresh)] %%[var(txn.weighter.two_weight)] %%[var(txn.weighter.imbalance)] %%[var(txn.weighter.best)] %%[var(txn.weighter.backend)] %%[var(txn.weighter.own)] %%[var(txn.weighter.sum)] %%[var(txn.weighter.good)]"
 backend weighter-agents
   option spop-check
   timeout connect 5s
@@ -107,9 +114,27 @@ func measured(name string, load float64, weight int) balancer.Row {
 	return balancer.Row{Server: name, Load: &load, AgeSeconds: &age, Capacity: 1, AppliedWeight: weight, AdminState: "ready", OpState: "running"}
 }
 
+// ownAnswer says what HAProxy's arguments come to.
+const ownAnswer = `
+function answer(message, args, tables)
+	if message == "failing-message" then error("no") end
+	local sum = 0
+	for _, s in ipairs(tables.tcp.servers) do sum = sum + s.load end
+	local own = {args.src, tostring(args.n), tostring(args.yes), tostring(args.nothing), args[6], tables[args.backend].worst}
+	return {own = table.concat(own, "/"), sum = math.floor(sum + 0.5), good = true}
+end`
+
 // newHandler answers for tcp, of which s2 has nearly all the weight, and for
 // web, which has no data.
-func newHandler() *query.Handler {
+func newHandler(t *testing.T) *query.Handler {
+	script := filepath.Join(t.TempDir(), "answer.lua")
+	if err := os.WriteFile(script, []byte(ownAnswer), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	own, err := lua.Load(script, lua.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tables := func(rows ...balancer.Row) func() []*balancer.Table {
 		t := []*balancer.Table{{Time: time.Now(), Rows: rows}}
 		return func() []*balancer.Table { return t }
@@ -117,6 +142,7 @@ func newHandler() *query.Handler {
 	web := measured("w1", 1, 100)
 	web.Load, web.AgeSeconds = nil, nil
 	return query.New(query.Options{
+		Script: own,
 		Logger: slog.New(slog.DiscardHandler),
 		Draw:   func(n uint64) uint64 { return n - 1 },
 		Sources: []query.Source{
@@ -133,7 +159,7 @@ func startAgent(t *testing.T, port int) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &spoa.Server{Handler: newHandler(), Logger: slog.New(slog.DiscardHandler)}
+	s := &spoa.Server{Handler: newHandler(t), Logger: slog.New(slog.DiscardHandler)}
 	var done sync.WaitGroup
 	done.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, spoa.ErrServerClosed) {
@@ -211,7 +237,7 @@ func TestRealHAProxy(t *testing.T) {
 				t.Errorf("a connection went to %s", name)
 			}
 		}
-		const want = "199 300 995 1498 1 0  1498 s1 tcp"
+		const want = "199 300 995 1498 1 0  1498 s1 tcp 127.0.0.1/-5/true/nil/unnamed/s2 400 1"
 		if status, body := get(t, ports[1], "no"); status != 200 || body != want {
 			t.Errorf("status %d: %q, want %q; log:\n%s", status, body, want, p.Log())
 		}
@@ -227,7 +253,7 @@ func TestRealHAProxy(t *testing.T) {
 		if names["s1"] == 0 || names["s2"] == 0 || len(names) != 2 {
 			t.Errorf("without an agent connections went to %v, want both servers", names)
 		}
-		if status, body := get(t, ports[1], "yes"); status != 200 || body != "         " {
+		if status, body := get(t, ports[1], "yes"); status != 200 || body != "            " {
 			t.Errorf("without an agent: status %d, %q", status, body)
 		}
 		startAgent(t, ports[2])

@@ -185,7 +185,7 @@ func (b backendView) At(i int) (string, any) { return backendFields.at(i, b.Get)
 func (b backendView) Get(name string) any {
 	switch name {
 	case "name":
-		return b.x.table.Backend
+		return b.x.name
 	case "fresh":
 		return b.fresh
 	case "age":
