@@ -12,6 +12,11 @@
 //	await SERVER WEIGHT         wait until HAProxy has that weight in force
 //	page URL TEXT               ask until the page is TEXT
 //	fields                      print the fields of the JSON on standard input
+//	document FILE               read a document of this repository, to try its blocks
+//	substitute TEXT OTHER       have TEXT in it stand for OTHER
+//	try HEADING                 run the next block, and compare what it prints with the block behind it
+//	put LANGUAGE HEADING FILE   write the next block into FILE
+//	tried                       fail when a block has not been tried
 //
 // and these variables: $GRAPHITE, the URL of a Graphite that answers with what
 // the file "series" says (see graphite_test.go); $SOCKET, the runtime socket of
@@ -69,6 +74,12 @@ func TestScripts(t *testing.T) {
 			"expand":   expand,
 			"haproxy":  haproxy,
 			"graphite": realGraphite,
+
+			"document":   readDocument,
+			"substitute": substitute,
+			"try":        try,
+			"put":        put,
+			"tried":      tried,
 		},
 	})
 }
@@ -83,6 +94,11 @@ func setup(env *testscript.Env) error {
 	}
 	env.Defer(func() { os.RemoveAll(dir) })
 	env.Setenv("GRAPHITE", server.URL)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	env.Values[documentKey{}] = &document{root: root}
 	// With the race detector each program would sleep for a second at its end, in
 	// case a goroutine had a race to report still.
 	env.Setenv("GORACE", "atexit_sleep_ms=0")
@@ -162,6 +178,9 @@ func haproxy(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	ts.Check(err)
 	ts.Defer(p.Kill)
+	binary, err := haproxyproc.FindBinary("")
+	ts.Check(err)
+	ts.Setenv("HAPROXY", binary)
 	if p.SocketPath != ts.Getenv("SOCKET") {
 		ts.Fatalf("HAProxy's socket is at %s", p.SocketPath)
 	}
