@@ -38,13 +38,16 @@ func decode(body []byte) ([]Series, *decodeError) {
 	// One allocation for the points of all series. Each needs its own bracket and
 	// six bytes, so a hostile body can't ask for much more than its own size.
 	d.points = make([]Point, 0, min(bytes.Count(body, []byte{']'}), len(body)/6))
-	series := make([]Series, 0, min(bytes.Count(body, []byte(`"target"`)), 1<<14))
+	// The same for the series: thirteen bytes each, and no growth that copies.
+	series := make([]Series, 0, bytes.Count(body, []byte(`"datapoints"`)))
 	d.at++
 	wrongShape := 0
 	ok := d.list(']', func() bool {
 		s, shape, ok := d.series()
 		if !shape {
-			wrongShape++
+			if wrongShape++; wrongShape > mostMisshapen {
+				return ok
+			}
 		}
 		series = append(series, s)
 		return ok
@@ -52,12 +55,16 @@ func decode(body []byte) ([]Series, *decodeError) {
 	if d.space(); !ok || d.at != len(body) {
 		return nil, &decodeError{KindNotJSON, fmt.Sprintf("its answer is no whole JSON: it breaks at byte %d of %d, near ", d.at, len(body)), d.at}
 	}
-	if wrongShape > 0 && wrongShape == len(series) {
+	if wrongShape > 0 && min(wrongShape, mostMisshapen) == len(series) {
 		return nil, &decodeError{KindNotSeries, fmt.Sprintf("its answer is JSON, but no list of Graphite series (first: %s): "+
 			"check that url is a render API and that its parameters name no other format", series[0].Fault), -1}
 	}
 	return series, nil
 }
+
+// mostMisshapen is how many elements that are no series are kept, to tell of
+// them: two bytes make one, and thirty times as many hold it.
+const mostMisshapen = 100
 
 // notAList explains a body that doesn't begin with a bracket.
 func notAList(body []byte) *decodeError {
@@ -266,10 +273,16 @@ func faultDuplicates(series []Series) {
 	if len(count) == len(series) {
 		return
 	}
+	texts := make(map[int]string) // by count: a hostile answer has half a million to tell of
 	for i := range series {
 		s := &series[i]
-		if n := count[s.Name]; s.Fault == "" && n > 1 {
-			s.Fault = "the answer has " + strconv.Itoa(n) + " series of this name: make the names differ (aliasByNode, aliasByTags), or name the target once"
+		n := count[s.Name]
+		if s.Fault != "" || n < 2 {
+			continue
 		}
+		if texts[n] == "" {
+			texts[n] = "the answer has " + strconv.Itoa(n) + " series of this name: make the names differ (aliasByNode, aliasByTags), or name the target once"
+		}
+		s.Fault = texts[n]
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,6 +106,39 @@ func TestDecodeRefusesWhatIsNoJSON(t *testing.T) {
 		if err == nil {
 			t.Errorf("%.60s was read as %+v", body, series)
 		}
+	}
+}
+
+// TestDecodeCostsWhatTheBodyHolds: the limit of a body bounds the memory too,
+// whatever the body is made of.
+func TestDecodeCostsWhatTheBodyHolds(t *testing.T) {
+	const size, most = 2 << 20, 16 // times the size of the body
+	repeat := func(s string) string { return "[" + strings.Repeat(s+",", size/(len(s)+1)) + s + "]" }
+	for _, element := range []string{
+		"1", "{}", "[]", `""`, "null", `{"target":1}`, `{"datapoints":[]}`, `{"target":"","datapoints":[]}`,
+		`{"target":"a","datapoints":[[1,1]]}`, `{"target":"a","datapoints":[1]}`, `{"target":[[[[]]]],"datapoints":[]}`,
+	} {
+		body := []byte(repeat(element))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		series, _ := decode(body)
+		faultDuplicates(series)
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > most*size {
+			t.Errorf("%s: a body of %d bytes took %d, over %d times as much", element, len(body), made, most)
+		}
+	}
+}
+
+// TestDecodeKeepsFewOddElements: a body of numbers with one good series among
+// them is an answer, and its oddities are told of a few times.
+func TestDecodeKeepsFewOddElements(t *testing.T) {
+	series, err := decode([]byte("[" + strings.Repeat("1,", 5000) + `{"target":"a","datapoints":[[1,2]]}` + "]"))
+	if err != nil {
+		t.Fatal(err.text)
+	}
+	if n := len(series); n != mostMisshapen+1 || series[n-1].Name != "a" || series[n-1].Fault != "" {
+		t.Errorf("%d series, the last is %+v", n, series[n-1])
 	}
 }
 
