@@ -111,6 +111,7 @@ var (
 func readLoads(answer *graphite.Answer, b *config.Backend) []load {
 	loads := make([]load, len(answer.Series))
 	first := make(map[string]int, len(answer.Series))
+	clashes := make(map[string]error) // one text for all series of a server: they may be many
 	for i := range answer.Series {
 		loads[i] = readLoad(&answer.Series[i], answer.Now, b)
 		name := loads[i].server
@@ -123,9 +124,11 @@ func readLoads(answer *graphite.Answer, b *config.Backend) []load {
 			first[name] = i
 			continue
 		}
-		err := fmt.Errorf("two series are for this server, %q and %q: change target or server_regexp so that one is left, for example with sumSeries",
-			loads[j].series, loads[i].series)
-		loads[j].err, loads[i].err = err, err
+		if clashes[name] == nil {
+			clashes[name] = fmt.Errorf("two series are for this server, %q and %q: change target or server_regexp so that one is left, for example with sumSeries",
+				clip(loads[j].series), clip(loads[i].series))
+		}
+		loads[j].err, loads[i].err = clashes[name], clashes[name]
 	}
 	return loads
 }

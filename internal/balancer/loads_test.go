@@ -5,10 +5,12 @@ import (
 	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,6 +23,28 @@ type said struct{ answer graphite.Answer }
 
 func (s said) Render(context.Context, graphite.Request) (*graphite.Answer, error) {
 	return &s.answer, nil
+}
+
+// TestLongNamesStayOutOfMessages: a Graphite that makes up a name as long as
+// its answer does not fill a log with it.
+func TestLongNamesStayOutOfMessages(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	b := ingest()
+	b.ServerRegexp, b.ServerName = regexp.MustCompile(`.`), "s1"
+	series := []graphite.Series{{Name: "1" + long}, {Name: "2" + long}, {Name: "3" + long}}
+	for _, l := range readLoads(&graphite.Answer{Series: series}, &b) {
+		if l.err == nil || len(l.err.Error()) > 1000 || !strings.Contains(l.err.Error(), "(2097153 bytes)") {
+			t.Errorf("%.2000v", l.err)
+		}
+	}
+	for _, texts := range [][]string{{long}, slices.Repeat([]string{long}, 50)} {
+		if text := cut(texts); len(text) > 10*(mostWords+50) || !utf8.ValidString(text) {
+			t.Errorf("%d bytes for a log line: %.2000s", len(text), text)
+		}
+	}
+	if text := cut([]string{"s1", "s2"}); text != "s1, s2" {
+		t.Errorf("short names became %q", text)
+	}
 }
 
 func TestLoadsTellsEachSeries(t *testing.T) {

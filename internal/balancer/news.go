@@ -201,10 +201,32 @@ func (p *plane) tellFrozen(d *weighting.Decision) {
 // cut joins texts for a log line; beyond 10 it is cut.
 func cut(texts []string) string {
 	const most = 10
-	if len(texts) > most {
-		return strings.Join(texts[:most], ", ") + fmt.Sprintf(", and %d more", len(texts)-most)
+	shown := make([]string, 0, most)
+	for _, text := range texts[:min(len(texts), most)] {
+		shown = append(shown, clipTo(text, mostWords))
 	}
-	return strings.Join(texts, ", ")
+	if len(texts) > most {
+		return strings.Join(shown, ", ") + fmt.Sprintf(", and %d more", len(texts)-most)
+	}
+	return strings.Join(shown, ", ")
+}
+
+// What a log line or a reason has of one name, and of one server's words, in
+// bytes: Graphite chooses the names of series, and they can be as long as an
+// answer is.
+const (
+	mostName  = 200
+	mostWords = 1000
+)
+
+// clip cuts the name of a series for a message.
+func clip(name string) string { return clipTo(name, mostName) }
+
+func clipTo(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("... (%d bytes)", len(text))
 }
 
 // sortedForeign gives foreign writes in the order of their servers' names.
