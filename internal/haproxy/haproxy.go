@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"regexp"
 	"slices"
 	"time"
 )
@@ -161,7 +160,7 @@ func parseBackends(reply string) ([]string, error) {
 	}
 	names := []string{}
 	for _, name := range block[1:] {
-		if validName.MatchString(name) && !slices.Contains(internalProxies[:], name) {
+		if validName(name) && !slices.Contains(internalProxies[:], name) {
 			names = append(names, name)
 		}
 	}
@@ -194,9 +193,21 @@ func parseProbe(reply string) error {
 	return err
 }
 
-// validName is HAProxy's own alphabet for the names of proxies and servers.
+// validName has HAProxy's own alphabet for the names of proxies and servers.
 // Nothing else may enter a command: ";", a space or a newline would end it.
-var validName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+func validName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', c == '_', c == '.', c == ':', c == '-':
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
+
+// isName tells whether HAProxy may say that a proxy or server is called so.
+func isName(name string) bool { return len(name) <= maxName && validName(name) }
 
 // maxName is far above any real name and keeps one command well under maxLine.
 const maxName = 1024
@@ -207,7 +218,7 @@ func checkName(kind, name string) error {
 		return fmt.Errorf("%w: the %s name is empty", ErrName, kind)
 	case len(name) > maxName:
 		return fmt.Errorf("%w: the %s name has %d characters, at most %d are allowed", ErrName, kind, len(name), maxName)
-	case !validName.MatchString(name):
+	case !validName(name):
 		return fmt.Errorf("%w: %s name %q: only letters, digits and _ . : - are allowed", ErrName, kind, name)
 	}
 	return nil

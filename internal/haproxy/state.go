@@ -164,6 +164,9 @@ func parseServer(n *numbers, column map[string]int, fields []string) Server {
 	if i, ok := column["srvrecord"]; ok && fields[i] != "-" {
 		s.SRV = fields[i]
 	}
+	if !isName(s.Name) { // it goes into commands, logs and metrics
+		n.fail("%s is no name that HAProxy gives a server", cut(s.Name))
+	}
 	if s.Weight > maxWeight || s.InitialWeight > maxWeight {
 		n.fail("weight %d (initial %d) of %s is above %d", s.Weight, s.InitialWeight, s.Name, maxWeight)
 	}
