@@ -59,12 +59,12 @@ func (p *Program) explain(f *failure) {
 	var mistakes config.Errors
 	if errors.As(f.err, &mistakes) {
 		for _, m := range mistakes {
-			fmt.Fprintln(p.Stderr, m)
+			fmt.Fprintln(p.Stderr, printable(m.String()))
 		}
 		p.errorf("%s", wordsConfigRefused(mistakes[0].File, len(mistakes)))
 	} else {
 		for line := range strings.Lines(f.err.Error()) { // joined errors have several
-			p.errorf("%s", printable(strings.TrimSuffix(line, "\n")))
+			p.errorf("%s", strings.TrimSuffix(line, "\n"))
 		}
 	}
 	for _, h := range f.hints {

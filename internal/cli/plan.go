@@ -113,7 +113,7 @@ func (p *Program) writePlans(tables []*balancer.Table) error {
 		if i > 0 {
 			fmt.Fprintln(p.Stdout)
 		}
-		fmt.Fprintln(p.Stdout, wordsPlanHead(t))
+		fmt.Fprintln(p.Stdout, printable(wordsPlanHead(t)))
 		if len(t.Rows) > 0 {
 			if err := p.writeTable(planTable(t)); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -120,13 +122,37 @@ func (p *Program) writeTable(t *table) error { return t.write(p.Stdout, p.colour
 
 // writeJSON prints v on stdout, indented.
 func (p *Program) writeJSON(v any) error {
-	e := json.NewEncoder(p.Stdout)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("writing JSON: %w", err)
 	}
+	if _, err := p.Stdout.Write(unseenEscaped(text.Bytes())); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
 	return nil
+}
+
+// unseenEscaped is the same JSON with what is not seen as \u escapes: those of
+// ASCII are escaped anyway, but terminals also obey the controls from U+0080 on.
+func unseenEscaped(text []byte) []byte {
+	unseen := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	if !bytes.ContainsFunc(text, unseen) {
+		return text
+	}
+	out := make([]byte, 0, len(text)+64)
+	for _, r := range string(text) {
+		if !unseen(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, half := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, "\\u%04x", half)
+		}
+	}
+	return out
 }
 
 // number prints a load with four significant digits, and all digits before the

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 )
 
 func TestTable(t *testing.T) {
@@ -81,5 +84,34 @@ func TestTableOfHostileNames(t *testing.T) {
 		"süd\\u202e\\u009b\\u0085\\x00  b\n"
 	if d := cmp.Diff(want, got.String()); d != "" {
 		t.Errorf("table (-want +got):\n%s", d)
+	}
+}
+
+// TestJSONOfHostileNames: --json is printed on terminals too, and is still the
+// same JSON.
+func TestJSONOfHostileNames(t *testing.T) {
+	const name = "süd\x1b[31m\u009b31m\u0085\u202e\x7f\x00\n\U000e0001\U0001f600"
+	var out strings.Builder
+	p := &Program{Stdout: &out}
+	if err := p.writeJSON([]string{name}); err != nil {
+		t.Fatal(err)
+	}
+	want := "[\n  \"süd\\u001b[31m\\u009b31m\\u0085\\u202e\\u007f\\u0000\\n\\udb40\\udc01😀\"\n]\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("JSON (-want +got):\n%s", d)
+	}
+	var back []string
+	if err := json.Unmarshal([]byte(out.String()), &back); err != nil || back[0] != name {
+		t.Errorf("it is read back as %q, %v", back, err)
+	}
+}
+
+// TestMessagesOfHostileNames: errors and hints quote what a daemon answers.
+func TestMessagesOfHostileNames(t *testing.T) {
+	socket := fakeDaemon(t, answers{"GET /api/v1/status": api.Problem{Error: "no\x1b[2J\u009b2J", Do: "do\x1b[2J\u009b2J\nx"}})
+	_, _, stderr := command(t, "status", "--control", socket)
+	want := "haproxy-weighter: no\\x1b[2J\\u009b2J\nhaproxy-weighter: hint: do\\x1b[2J\\u009b2J\\nx\n"
+	if d := cmp.Diff(want, stderr); d != "" {
+		t.Errorf("stderr (-want +got):\n%s", d)
 	}
 }

@@ -30,14 +30,15 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
-// errorf is for what ended the command.
+// errorf is for what ended the command. Like hintf it prints one line, whatever
+// the names and answers in it are made of.
 func (p *Program) errorf(format string, args ...any) {
-	fmt.Fprintf(p.Stderr, "haproxy-weighter: "+format+"\n", args...)
+	fmt.Fprintln(p.Stderr, printable(fmt.Sprintf("haproxy-weighter: "+format, args...)))
 }
 
 // hintf is for what to do about it.
 func (p *Program) hintf(format string, args ...any) {
-	fmt.Fprintf(p.Stderr, "haproxy-weighter: hint: "+format+"\n", args...)
+	fmt.Fprintln(p.Stderr, printable(fmt.Sprintf("haproxy-weighter: hint: "+format, args...)))
 }
 
 // The help texts.
