@@ -44,7 +44,7 @@ func ListenControl(ctx context.Context, path string) (net.Listener, error) {
 	}
 	c := &controlListener{Listener: l, path: path}
 	if c.made, err = os.Lstat(path); err == nil {
-		err = os.Chmod(path, controlMode)
+		err = SetSocketMode(path, controlMode)
 	}
 	if err != nil {
 		l.Close()
@@ -69,6 +69,27 @@ func bind(ctx context.Context, path string) (*net.UnixListener, error) {
 	u := l.(*net.UnixListener)
 	u.SetUnlinkOnClose(false)
 	return u, nil
+}
+
+// SetSocketMode gives the socket at path a mode, and never anything else: where
+// others may write to the folder, the path can be a link to another file by
+// the time that the mode is set.
+func SetSocketMode(path string, mode fs.FileMode) error {
+	fault := func(err error) error { return &fs.PathError{Op: "chmod", Path: path, Err: err} }
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fault(err)
+	}
+	defer unix.Close(fd)
+	var is unix.Stat_t
+	if err := unix.Fstat(fd, &is); err != nil {
+		return fault(err)
+	}
+	if is.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return fault(errors.New("somebody has put something else in the place of the socket"))
+	}
+	// A descriptor of O_PATH takes no fchmod; its name in /proc does.
+	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
 }
 
 // checkFolder refuses a folder in which anybody could put a socket of his own.

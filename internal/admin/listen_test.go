@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -186,5 +187,27 @@ func TestControlSocketWaitsForALockNotForEver(t *testing.T) {
 	defer cancel()
 	if l, err := ListenControl(ctx, folder+"/control.sock"); err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("%v, %v", l, err)
+	}
+}
+
+// TestSetSocketModeFollowsNothing: a link in the place of the socket leaves
+// what it leads to alone.
+func TestSetSocketModeFollowsNothing(t *testing.T) {
+	folder := t.TempDir()
+	secret := filepath.Join(folder, "secret")
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	symbolic, hard := filepath.Join(folder, "symbolic"), filepath.Join(folder, "hard")
+	if err := errors.Join(os.Symlink(secret, symbolic), os.Link(secret, hard)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{symbolic, hard, filepath.Join(folder, "nothing")} {
+		if err := SetSocketMode(path, 0o666); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is of mode %v now, %v", info.Mode(), err)
 	}
 }

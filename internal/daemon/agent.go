@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/negasus/haproxy-spoe-go/action"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/admin"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/query"
@@ -114,6 +116,9 @@ func listen(ctx context.Context, l config.Listener) (net.Listener, error) {
 	if l.Network != "unix" {
 		return lc.Listen(ctx, l.Network, l.Address)
 	}
+	if err := checkFolder(filepath.Dir(l.Address)); err != nil {
+		return nil, err
+	}
 	if err := removeStale(ctx, l.Address); err != nil {
 		return nil, err
 	}
@@ -121,11 +126,24 @@ func listen(ctx context.Context, l config.Listener) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(l.Address, 0o666); err != nil {
+	if err := admin.SetSocketMode(l.Address, 0o666); err != nil {
 		opened.Close()
 		return nil, err
 	}
 	return opened, nil
+}
+
+// checkFolder refuses a folder in which anybody could take the socket away and
+// answer in its place. In one like /tmp, with the sticky bit, nobody can.
+func checkFolder(folder string) error {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+		return fmt.Errorf("everybody may write to the folder %s, and so could put a socket of his own there: take that away (chmod o-w %s), or choose another path", folder, folder)
+	}
+	return nil
 }
 
 // removeStale removes a socket that a killed process has left behind: one that

@@ -79,3 +79,21 @@ func TestListenOnUnixSocket(t *testing.T) {
 		t.Errorf("the file: %q, %v", text, err)
 	}
 }
+
+// TestListenWhereAnybodyMayWrite: who can take our socket away could answer
+// HAProxy in our place.
+func TestListenWhereAnybodyMayWrite(t *testing.T) {
+	for mode, refused := range map[os.FileMode]bool{0o777: true, 0o777 | os.ModeSticky: false, 0o770: false, 0o755: false} {
+		folder := t.TempDir()
+		if err := os.Chmod(folder, mode); err != nil {
+			t.Fatal(err)
+		}
+		l, err := listen(t.Context(), config.Listener{Network: "unix", Address: filepath.Join(folder, "s")})
+		if (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "chmod o-w "+folder) {
+			t.Errorf("a folder of mode %v: %v", mode, err)
+		}
+		if l != nil {
+			l.Close()
+		}
+	}
+}
