@@ -75,6 +75,9 @@ func read(path string) (Content, error) {
 	case info.Mode().Perm()&0o022 != 0:
 		return Content{}, fmt.Errorf("%s may be written by others than its owner (mode %#o), who could pin weights by it; run chmod 600 on it",
 			path, info.Mode().Perm())
+	case !trusted(info.Sys().(*syscall.Stat_t).Uid, os.Geteuid()):
+		return Content{}, fmt.Errorf("%s belongs to uid %d, who could pin weights by it; it must belong to the user of haproxy-weighter (chown %d %s)",
+			path, info.Sys().(*syscall.Stat_t).Uid, os.Geteuid(), path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, largest+1))
 	if err != nil {
@@ -82,6 +85,10 @@ func read(path string) (Content, error) {
 	}
 	return decode(path, data)
 }
+
+// trusted tells whether a file of this owner is ours: in a folder where others
+// may write, one of theirs could stand in its place.
+func trusted(owner uint32, self int) bool { return owner == 0 || int(owner) == self }
 
 // decode reads and checks the bytes of a file.
 func decode(path string, data []byte) (Content, error) {

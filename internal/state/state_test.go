@@ -130,6 +130,29 @@ func TestPathsThatAreNoStateFile(t *testing.T) {
 	}
 }
 
+// A file of another user is none of ours, whatever its mode.
+func TestOnlyOurOwnFileIsTrusted(t *testing.T) {
+	for _, test := range []struct {
+		owner uint32
+		self  int
+		want  bool
+	}{{998, 998, true}, {0, 998, true}, {0, 0, true}, {1000, 998, false}, {998, 0, false}} {
+		if got := trusted(test.owner, test.self); got != test.want {
+			t.Errorf("a file of uid %d for uid %d: %v", test.owner, test.self, got)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // only root can give a file away
+	}
+	path := save(t, example())
+	if err := os.Chown(path, 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "uid 12345") {
+		t.Errorf("a file of uid 12345: %v", err)
+	}
+}
+
 // A save that fails leaves the old file, and nothing beside it.
 func TestSaveThatFails(t *testing.T) {
 	path := save(t, example())
