@@ -35,14 +35,19 @@ const (
 // answers do not wait for one another.
 type Answerer struct {
 	script *Script
-	states chan *state // holds those that are free; a nil one is made when taken
+	states chan *state // holds those that are free; nil stands for one to be made when it is taken
 }
 
-// NewAnswerer returns an answerer; it runs nothing yet.
+// NewAnswerer returns an answerer with its states made, so that no answer has
+// to wait for the script's top level.
 func (s *Script) NewAnswerer() *Answerer {
 	a := &Answerer{script: s, states: make(chan *state, runtime.GOMAXPROCS(0))}
 	for range cap(a.states) {
-		a.states <- nil
+		st, err := s.newState(nil)
+		if err != nil { // it ran when it was loaded: the first answer tries again, and tells
+			st = nil
+		}
+		a.states <- st
 	}
 	return a
 }
@@ -95,8 +100,12 @@ func (a *Answerer) take() (*state, time.Duration, error) {
 		case st = <-a.states:
 			left -= a.script.options.Now().Sub(began)
 		case <-timer.C:
-			return nil, 0, &Error{File: a.script.name, Text: fmt.Sprintf("all %d states were busy for %s", cap(a.states), AnswerLimit)}
+			return nil, 0, a.busy()
 		}
+	}
+	if left <= 0 {
+		a.states <- st
+		return nil, 0, a.busy()
 	}
 	if st != nil {
 		return st, left, nil
@@ -107,6 +116,10 @@ func (a *Answerer) take() (*state, time.Duration, error) {
 		return nil, 0, err
 	}
 	return st, left, nil
+}
+
+func (a *Answerer) busy() error {
+	return &Error{File: a.script.name, Text: fmt.Sprintf("all %d states were busy for %s", cap(a.states), AnswerLimit)}
 }
 
 // args has each argument by its position and, if it has one, by its name.

@@ -1,3 +1,10 @@
+// Package lua has Lua on both sides: the scripts for HAProxy, embedded, and the
+// host of the scripts that users write for the weighter.
+//
+// A user's script runs in a sandbox, with bounds of time and memory that hold
+// for whatever it does: see docs/lua.md for what they are, meter for how they
+// are kept, and rewriter, sandbox and the libraries for what had to be taken
+// out of the engine's hands for that.
 package lua
 
 import (
@@ -65,8 +72,9 @@ func (e *Error) Error() string {
 }
 
 // Load reads and compiles a script and runs it once, so that it is known to
-// define its functions. It reads no file later. An error names the file, and
-// the line where there is one.
+// define its functions. It reads no file later. Modules come from the folder
+// that the file is in; when path is a symbolic link, from where that leads. An
+// error names the file, and the line where there is one.
 func Load(path string, o Options) (*Script, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -75,12 +83,16 @@ func Load(path string, o Options) (*Script, error) {
 		o.Random = rand.Float64
 	}
 	s := &Script{name: path, modules: map[string]*source{}, options: o, has: map[string]bool{}}
-	folder, err := openFolder(filepath.Dir(path))
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, &Error{File: path, Text: "can't read the script: " + reason(err)}
+	}
+	folder, err := openFolder(filepath.Dir(real))
 	if err != nil {
 		return nil, &Error{File: path, Text: "can't read the script: " + reason(err)}
 	}
 	defer folder.Close()
-	if s.main, err = folder.read(filepath.Base(path), path); err != nil {
+	if s.main, err = folder.read(filepath.Base(real), path); err != nil {
 		return nil, err
 	}
 	first, err := s.newState(folder)

@@ -137,6 +137,9 @@ const entryCost = 16
 func (st *state) tableInsert(l *engine.LState) int {
 	t := l.CheckTable(1)
 	n := t.Len()
+	if n+1 >= maxArray {
+		l.RaiseError("table.insert: a list has at most %d values", maxArray-1)
+	}
 	switch l.GetTop() {
 	case 2:
 		st.meter.spend(l, entryCost)

@@ -181,7 +181,7 @@ func (st *state) ipairs(l *engine.LState) int {
 
 func (st *state) nextIndex(l *engine.LState) int {
 	i := l.CheckInt(2) + 1
-	value := engine.LNil
+	var value engine.LValue
 	if view := viewOf(l, l.Get(1)); view != nil {
 		value = st.views.at(l, view, float64(i))
 	} else {
