@@ -80,6 +80,7 @@ var onlyImporters = map[string][]string{
 	"github.com/rogpeppe/go-internal":      {},
 	"pgregory.net/rapid":                   {},
 	"go.uber.org/goleak":                   {},
+	"github.com/yuin/gopher-lua":           {"lua"},
 	"testing":                              {"test/haproxytest"},
 	"github.com/inconshreveable/mousetrap": {},
 }
