@@ -63,7 +63,7 @@ func (d *daemon) watch(ctx context.Context) {
 	}
 }
 
-// usageOf reads what a process takes. Resident is the most that it ever took.
+// usageOf reads what a process takes.
 func usageOf(pid int) (trace.Usage, error) {
 	u := trace.Usage{At: time.Now()}
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
@@ -72,12 +72,16 @@ func usageOf(pid int) (trace.Usage, error) {
 		return u, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			var kib int64
-			if _, err := fmt.Sscan(rest, &kib); err != nil {
-				return u, err
+		for _, field := range []struct {
+			name string
+			to   *int64
+		}{{"VmHWM:", &u.Peak}, {"VmRSS:", &u.Resident}} {
+			if rest, ok := strings.CutPrefix(line, field.name); ok {
+				if _, err := fmt.Sscan(rest, field.to); err != nil {
+					return u, err
+				}
+				*field.to <<= 10
 			}
-			u.Resident = kib << 10
 		}
 	}
 	open, err := os.ReadDir(filepath.Join(dir, "fd"))

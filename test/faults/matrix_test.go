@@ -52,7 +52,7 @@ func TestMatrix(t *testing.T) {
 			if o.err != nil {
 				t.Errorf("%v\nend of the daemon's log:\n%s", o.err, o.log)
 			}
-			t.Logf("right again after %v, slowest SPOE answer %v, at most %d MiB and %d descriptors", o.recovered, o.slowest, o.most.Resident>>20, o.most.Descriptors)
+			t.Logf("right again after %v, slowest SPOE answer %v, at most %d MiB and %d descriptors", o.recovered, o.slowest, o.most.Peak>>20, o.most.Descriptors)
 		})
 	}
 }

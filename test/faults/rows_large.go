@@ -274,7 +274,7 @@ func manyRow() row {
 		for i := range servers {
 			fmt.Fprintf(&config, "\tserver x%d 127.0.0.1:1 weight 100\n", i)
 		}
-		fmt.Fprintf(&tables, "[[backend]]\nname = \"b%d\"\ntarget = \"aliasByNode(load.*, 1)\"\ninterval = \"20s\"\nwindow = \"60s\"\nmax_age = \"60s\"\n", b)
+		fmt.Fprintf(&tables, "[[backend]]\nname = \"b%d\"\ntarget = \"aliasByNode(other.*, 1)\"\ninterval = \"20s\"\nwindow = \"60s\"\nmax_age = \"60s\"\n", b)
 	}
 	return row{
 		part: "daemon", name: "many", fault: "has 200 more backends of 100 servers each, while HAProxy is reloaded", moves: true, holds: "weights go on, memory stays small",

@@ -109,27 +109,10 @@ func (s *scene) beginHostile(context.Context) error {
 }
 
 // beginDeaf has peers that ask and never read.
-func (s *scene) beginDeaf(ctx context.Context) error {
+func (s *scene) beginDeaf(context.Context) error {
 	var stops []func()
 	for range 4 {
-		conn, err := dialAgent(ctx, s.spoa)
-		if err != nil {
-			return err
-		}
-		if err := conn.SetDeadline(time.Time{}); err != nil {
-			return err
-		}
-		stops = append(stops, run(func(ctx context.Context) {
-			defer conn.Close()
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			defer stop()
-			q := question(1, "weighter-server", "backend", backend, "server", "s1")
-			for ctx.Err() == nil {
-				if _, err := conn.Write(q); err != nil {
-					pause(ctx, time.Hour) // it was closed on us, as it should
-				}
-			}
-		}))
+		stops = append(stops, run(s.deaf))
 	}
 	s.unhostile = func() {
 		for _, stop := range stops {
@@ -138,6 +121,24 @@ func (s *scene) beginDeaf(ctx context.Context) error {
 	}
 	s.closers = append(s.closers, s.unhostile)
 	return nil
+}
+
+// deaf asks without reading, until it is closed on it; then again.
+func (s *scene) deaf(ctx context.Context) {
+	q := question(1, "weighter-server", "backend", backend, "server", "s1")
+	for ctx.Err() == nil {
+		conn, err := dialAgent(ctx, s.spoa)
+		if err == nil {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			err = conn.SetDeadline(time.Time{})
+			for err == nil {
+				_, err = conn.Write(q)
+			}
+			stop()
+			conn.Close()
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
 }
 
 func (s *scene) endHostile(context.Context) error { s.unhostile(); return nil }
@@ -267,13 +268,6 @@ func remount(flag uintptr) step {
 
 // anyOrder gives an order that changes nothing: the state file is written at once.
 func (s *scene) anyOrder(ctx context.Context) error {
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", s.file("control.sock"))
-		},
-	}}
 	body, err := json.Marshal(map[string]any{"backend": backend, "mode": "live", "reason": "a test"})
 	if err != nil {
 		return err
@@ -283,7 +277,7 @@ func (s *scene) anyOrder(ctx context.Context) error {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := client.Do(r)
+	answer, err := s.unixClient("control.sock").Do(r)
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,8 @@ type plan struct {
 	plain       bool               // without the race detector: limits are those of the program as shipped
 	spoa        string             // more keys of [spoa]
 	control     bool               // there is a control socket
+	poll        time.Duration      // pause between two looks at HAProxy; 0: the observer's
+	quiet       bool               // the log has no lines of level debug
 	noSPOE      bool               // nobody asks SPOE messages
 	settled     weights            // in force before the fault; nil: firstWeights
 	loads       loads              // before the fault; nil: firstLoads
@@ -188,6 +190,7 @@ func (s *scene) place(ctx context.Context) error {
 		return err
 	}
 	s.closers = append(s.closers, s.graphite.Close)
+	s.graphite.Noted = func(target string) bool { return strings.Contains(target, "(load.") }
 	s.graphite.Set(firstLoads)
 	if s.plan.loads != nil {
 		s.graphite.Set(s.plan.loads)
@@ -213,7 +216,10 @@ func (s *scene) configure(broken string) error {
 	if s.plan.control {
 		control = s.file("control.sock")
 	}
-	graphite := ""
+	graphite, level := "", "debug"
+	if s.plan.quiet {
+		level = "info"
+	}
 	if s.plan.ca != nil {
 		if err := os.WriteFile(s.file("ca.pem"), s.plan.ca, 0o644); err != nil {
 			return err
@@ -225,10 +231,10 @@ func (s *scene) configure(broken string) error {
 [haproxy]
 sockets = [%q]
 watch = "200ms"
-timeout = "1s"
+timeout = "1500ms"
 [graphite]
 url = %q
-timeout = "500ms"
+timeout = "900ms"
 %s[spoa]
 listen = [%q]
 %s[admin]
@@ -236,7 +242,7 @@ listen = "unix:%s/admin.sock"
 control = %q
 [log]
 format = "json"
-level = "debug"
+level = %q
 %s
 [[backend]]
 name = %q
@@ -250,7 +256,7 @@ function = "limited-proportions"
 aggressiveness = 1.0
 %s
 %s
-`, socket, s.graphite.URL, graphite, s.spoa, s.plan.spoa, s.dir, control, tables, backend, interval, maxAge, minWeight, maxWeight, s.plan.backend, broken)
+`, socket, s.graphite.URL, graphite, s.spoa, s.plan.spoa, s.dir, control, level, tables, backend, interval, maxAge, minWeight, maxWeight, s.plan.backend, broken)
 	return os.WriteFile(s.file("weighter.toml"), []byte(text), 0o644)
 }
 
@@ -264,7 +270,7 @@ func (s *scene) observe() {
 	if s.plan.rules != nil {
 		s.plan.rules(&s.rules)
 	}
-	observer := &trace.Observer{Socket: s.haproxy.SocketPath, Backend: backend, Trace: s.trace}
+	observer := &trace.Observer{Socket: s.haproxy.SocketPath, Backend: backend, Every: s.plan.poll, Trace: s.trace}
 	s.unobserve = run(observer.Run)
 	if !s.plan.noSPOE {
 		s.prober = &prober{address: s.spoa, every: 20 * time.Millisecond, trace: s.trace, out: map[string]bool{"s6": true, "s7": true}}
@@ -404,8 +410,9 @@ func (s *scene) signal(sig syscall.Signal) error { return s.daemon.process.Signa
 // mostBreaches are told of one row.
 const mostBreaches = 20
 
-// finish ends the daemon in good order and says what was wrong.
-func (s *scene) finish(expected []told) error {
+// finish ends the daemon in good order and says what was wrong. killed is how
+// often it was killed before.
+func (s *scene) finish(expected []told, killed int) error {
 	if s.unprobe != nil {
 		s.unprobe()
 	}
@@ -418,7 +425,7 @@ func (s *scene) finish(expected []told) error {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	errs = append(errs, checkLog(lines, expected)...)
+	errs = append(errs, checkLog(lines, expected, killed)...)
 	breaches := s.trace.Judge(s.rules)
 	for i, b := range breaches {
 		if i == mostBreaches {

@@ -40,6 +40,9 @@ type Answer struct {
 // safe for concurrent use.
 type Graphite struct {
 	URL string
+	// Noted tells which targets are noted and counted; nil means all. Set it
+	// before the first request.
+	Noted func(target string) bool
 
 	trace  *trace.Trace
 	tls    *tls.Config // nil: plain HTTP
@@ -155,12 +158,17 @@ func (g *Graphite) render(w http.ResponseWriter, r *http.Request) {
 	asked := time.Now()
 	g.mu.Lock()
 	a, loads, behind, free := g.answer, g.loads, g.behind, g.free
-	g.asked++
+	noted := g.Noted == nil || g.Noted(r.FormValue("target"))
+	if noted {
+		g.asked++
+	}
 	g.mu.Unlock()
 	note := trace.Answer{Asked: asked, Name: a.Name}
 	defer func() {
 		note.Sent = time.Now()
-		g.trace.Answered(note)
+		if noted {
+			g.trace.Answered(note)
+		}
 	}()
 	if !wait(r.Context(), a.Delay, free) {
 		return

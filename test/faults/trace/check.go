@@ -305,9 +305,9 @@ func (j *judge) outage(o Outage) {
 func (j *judge) usage() {
 	var resident, descriptors bool
 	for _, u := range j.usages {
-		if j.rules.Resident > 0 && u.Resident > j.rules.Resident && !resident {
+		if j.rules.Resident > 0 && u.Peak > j.rules.Resident && !resident {
 			resident = true
-			j.breach(u.At, RuleResident, "", "%.1f MiB, allowed are %.1f", mib(u.Resident), mib(j.rules.Resident))
+			j.breach(u.At, RuleResident, "", "%.1f MiB, allowed are %.1f", mib(u.Peak), mib(j.rules.Resident))
 		}
 		if j.rules.Descriptors > 0 && u.Descriptors > j.rules.Descriptors && !descriptors {
 			descriptors = true

@@ -211,7 +211,7 @@ var broken = []struct {
 		t.Excuse(Still{From: at(1), To: at(3)})
 		t.Silent(Outage{From: at(0.9), To: at(5)})
 	}, RuleSPOE},
-	{"too much memory", func(t *Trace) { t.Used(Usage{Resident: 101 << 20}) }, RuleResident},
+	{"too much memory", func(t *Trace) { t.Used(Usage{Peak: 101 << 20}) }, RuleResident},
 	{"too many descriptors", func(t *Trace) { t.Used(Usage{Descriptors: 51}) }, RuleDescriptors},
 }
 

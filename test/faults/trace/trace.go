@@ -96,7 +96,9 @@ type Outage struct {
 type Usage struct {
 	At          time.Time
 	Resident    int64 // bytes
+	Peak        int64 // the most bytes ever resident
 	Descriptors int
+	Goroutines  int // 0: not asked
 }
 
 // Trace is the record of one run. The zero value is ready for use; its methods
@@ -242,14 +244,36 @@ func (t *Trace) pass(at time.Time, interval time.Duration) (first, next int) {
 	return first, slices.IndexFunc(t.answers, func(a Answer) bool { return a.Asked.After(turn) })
 }
 
+// Forget drops what was long enough ago to have been judged: all states but the
+// last one of each of the two newest workers, and what else is older than keep.
+// What goes on is judged as before.
+func (t *Trace) Forget(now time.Time, keep time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := now.Add(-keep)
+	if n := len(t.states); n > 0 {
+		kept := []State{}
+		for i := n - 2; i >= 0; i-- {
+			if t.states[i].Worker != t.states[n-1].Worker {
+				kept = append(kept, t.states[i])
+				break
+			}
+		}
+		t.states = append(kept, t.states[n-1])
+	}
+	t.answers = slices.DeleteFunc(t.answers, func(a Answer) bool { return a.Sent.Before(old) })
+	t.writes = slices.DeleteFunc(t.writes, func(w Write) bool { return w.To.Before(old) })
+	t.outages = slices.DeleteFunc(t.outages, func(o Outage) bool { return o.To.Before(old) })
+}
+
 // Highest are the largest amounts that the process has taken.
 func (t *Trace) Highest() Usage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var most Usage
 	for _, u := range t.usages {
-		most.Resident = max(most.Resident, u.Resident)
-		most.Descriptors = max(most.Descriptors, u.Descriptors)
+		most.Resident, most.Peak = max(most.Resident, u.Resident), max(most.Peak, u.Peak)
+		most.Descriptors, most.Goroutines = max(most.Descriptors, u.Descriptors), max(most.Goroutines, u.Goroutines)
 	}
 	return most
 }
