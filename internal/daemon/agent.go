@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -199,7 +201,7 @@ func (a *agent) drain() {
 	}
 	counts, _ := a.counts()
 	args := []any{"on", a.addresses(), "unknown_messages", counts.Unknown}
-	for _, name := range []string{"weighter-backend", "weighter-server", "weighter-pick", "weighter-choose"} {
+	for _, name := range slices.Sorted(maps.Keys(counts.ByMessage)) {
 		m := counts.ByMessage[name]
 		args = append(args, name, m.Answered+m.NotFound+m.Refused)
 	}
