@@ -73,6 +73,7 @@ func newMask(config *Config, e endpoint) mask {
 	}
 	public := []string{config.Username, e.url.Path, e.url.EscapedPath(), e.url.RawQuery}
 	public = append(public, strings.Split(e.url.Path, "/")...)
+	public = append(public, config.Hidden...)
 	for _, values := range e.url.Query() {
 		public = append(public, values...)
 	}

@@ -31,6 +31,7 @@ type Config struct {
 	BearerToken string            // Authorization: Bearer when not empty; excludes Username
 	TLS         *tls.Config       // nil means the system's roots
 	MaxBody     int64             // bytes after decompression; 0 means 16 MiB
+	Hidden      []string          // further words that no error may repeat, from 3 bytes on
 	Transport   http.RoundTripper // nil means an own http.Transport without proxy
 	Now         func() time.Time  // nil means time.Now
 }

@@ -219,10 +219,10 @@ func TestRequestUsesNoProxy(t *testing.T) {
 // Nothing secret may be in any error, even when the server repeats all it was
 // sent or the network's own error names the address.
 func TestErrorsHoldNoSecret(t *testing.T) {
-	secrets := []string{"pAssw0rd&1", "pAssw0rd", "tok3n-abc", "4cc3ss-k3y", "qu3ry-v4lue", "h3ader-v4lue", "ann", "YW5uOnBBc3N3MHJkJjE="}
+	secrets := []string{"pAssw0rd&1", "pAssw0rd", "tok3n-abc", "4cc3ss-k3y", "qu3ry-v4lue", "h3ader-v4lue", "ann", "YW5uOnBBc3N3MHJkJjE=", "f1lled-1n"}
 	echo := func(status int, contentType string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			text := "Exception: " + r.URL.String() + " " + r.URL.Query().Get("key")
+			text := "Exception: " + r.URL.String() + " " + r.URL.Query().Get("key") + " f1lled-1n"
 			for _, values := range r.Header {
 				text += " " + strings.Join(values, " ")
 			}
@@ -267,7 +267,7 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 				s := serve(t, handler)
 				s.Config.ErrorLog = log.New(io.Discard, "", 0)
 				c := client(t, s.URL+"/4cc3ss-k3y/graphite?key=qu3ry-v4lue", change, func(c *Config) {
-					c.Header = http.Header{"X-Key": {"h3ader-v4lue"}}
+					c.Header, c.Hidden = http.Header{"X-Key": {"h3ader-v4lue"}}, []string{"f1lled-1n"}
 				})
 				_, err := c.Render(t.Context(), ask())
 				check(t, err)

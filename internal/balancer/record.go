@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -121,7 +122,7 @@ func (r *Row) fill(load float64, picture *picture, now time.Time) time.Duration 
 // configured fills in what the configuration alone says.
 func (p *plane) configured(t *Table) {
 	b := p.backend
-	t.Target, t.Aggregate, t.Window = b.Target, b.Aggregate, b.Window
+	t.Target, t.Aggregate, t.Window = cmp.Or(b.TargetWritten, b.Target), b.Aggregate, b.Window
 	t.MaxAge, t.Quorum, t.Better = b.MaxAge, b.Weighting.Quorum, b.Weighting.Better
 }
 

@@ -26,7 +26,7 @@ type Table struct {
 	HoldCode string
 	Fault    string // what failed in this pass, in words; empty when nothing did
 
-	Target    string // of the configuration, with {server} in it if it has that
+	Target    string // as the configuration has it, with {server} and ${NAME} in it
 	Aggregate graphite.Aggregate
 	Window    time.Duration // of the configuration
 

@@ -62,6 +62,10 @@ func readBackend(t *table, c *Config) Backend {
 		t.wrong("target", "is empty; allowed: %s", targetWords)
 	}
 	b.Target = target.value
+	if target.value != target.written {
+		b.TargetWritten = target.written
+	}
+	t.filledIn = append(t.filledIn, filled(target.written, t.env)...)
 	b.ServerRegexp, b.ServerName = t.serverName(b.Target)
 	t.weighScript("script", &b)
 	checkTimes(t, &b, c)

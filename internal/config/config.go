@@ -71,20 +71,24 @@ type Capacity struct {
 
 // Backend is one [[backend]] table.
 type Backend struct {
-	Name         string
-	Sockets      []haproxy.Address // subset of HAProxy.Sockets; empty = all that have the backend
-	Interval     time.Duration
-	Target       string         // may contain {server}
-	ServerRegexp *regexp.Regexp // nil = the series name is the server name
-	ServerName   string         // replacement for ServerRegexp, e.g. "$1"
-	Window       time.Duration
-	Until        time.Duration // how long before now the window ends; 0 = now
-	Aggregate    graphite.Aggregate
-	MaxAge       time.Duration
-	Capacity     Capacity
-	Mode         Mode
-	Maps         Maps
-	SessionLimit int // sess_limit: most sessions a "show sess" may list; 0 turns it off
+	Name     string
+	Sockets  []haproxy.Address // subset of HAProxy.Sockets; empty = all that have the backend
+	Interval time.Duration
+	Target   string // may contain {server}
+	// TargetWritten is Target as the file has it, with ${NAME} in place of what
+	// the environment gives, which may be secret: the form to show. Empty when
+	// the two are the same.
+	TargetWritten string
+	ServerRegexp  *regexp.Regexp // nil = the series name is the server name
+	ServerName    string         // replacement for ServerRegexp, e.g. "$1"
+	Window        time.Duration
+	Until         time.Duration // how long before now the window ends; 0 = now
+	Aggregate     graphite.Aggregate
+	MaxAge        time.Duration
+	Capacity      Capacity
+	Mode          Mode
+	Maps          Maps
+	SessionLimit  int // sess_limit: most sessions a "show sess" may list; 0 turns it off
 	// FunctionSet tells whether the file names a function; when not, the
 	// function follows HAProxy's balance algorithm (feedback with leastconn).
 	FunctionSet bool
@@ -119,7 +123,11 @@ func LoadContext(ctx context.Context, file string) (*Config, error) {
 	if err != nil {
 		return nil, unreadable(file, err)
 	}
-	return Parse(file, data, os.LookupEnv)
+	var mode fs.FileMode
+	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() { // a pipe is nobody's to read again
+		mode = info.Mode()
+	}
+	return parse(file, data, os.LookupEnv, mode)
 }
 
 // unreadable names the file in an error that does not.
@@ -139,12 +147,18 @@ func unreadable(file string, err error) error {
 // variables as os.LookupEnv does. The files of secrets and certificates that
 // the configuration names are read. The error is an Errors.
 func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	return parse(file, data, env, 0)
+}
+
+// parse is Parse for a file of a mode; 0 when that is of no matter.
+func parse(file string, data []byte, env lookup, mode fs.FileMode) (*Config, error) {
 	data = cutMark(data)
 	var values map[string]any
 	if _, err := toml.Decode(string(data), &values); err != nil {
 		return nil, Errors{syntaxMistake(file, data, err)}
 	}
-	r := &reader{file: file, env: env, lines: locate(data), flawed: map[string]bool{}}
+	r := &reader{file: file, mode: mode, env: env, lines: locate(data), flawed: map[string]bool{}}
+	r.cautionWritable("", "mode of this file", fileName{path: file, shown: file})
 	c := readFile(r.newTable("", "", values))
 	r.unknown()
 	if len(r.mistakes) > 0 {
@@ -169,5 +183,6 @@ func readFile(root *table) *Config {
 		Log:      readLog(root.sub("log")),
 	}
 	c.Backends = readBackends(root, c)
+	c.Graphite.Hidden = root.filledIn
 	return c
 }

@@ -47,6 +47,19 @@ func expand(s string, env lookup) (string, []string) {
 	}
 }
 
+// filled lists what the environment puts into s.
+func filled(s string, env lookup) []string {
+	var all []string
+	expand(s, func(name string) (string, bool) {
+		value, set := env(name)
+		if set {
+			all = append(all, value)
+		}
+		return value, set
+	})
+	return all
+}
+
 func isVariable(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c == '-' || !isBareByte(c) || i == 0 && c >= '0' && c <= '9' {

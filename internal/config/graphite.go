@@ -25,13 +25,13 @@ func readGraphite(t *table) graphite.Config {
 	c.Password = t.secretFile("password_file")
 	c.BearerToken = t.bearerToken("bearer_token_file")
 	t.oneIdentity(c.Header)
-	c.URL = t.address("url")
+	c.URL = t.address("url", c.Header)
 	return c
 }
 
 // address reads the URL of the render API. The URL may hold a secret (some
 // services put a key in the path), so no message quotes it.
-func (t *table) address(key string) string {
+func (t *table) address(key string, h http.Header) string {
 	const allowed = `"http://host", "https://host", with any port, path and "?" parameters`
 	v, ok := t.text(key, allowed)
 	if !ok {
@@ -57,14 +57,14 @@ func (t *table) address(key string) string {
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/render"):
 		t.wrong(key, `ends in "/render", which is added by itself; allowed: the part before it`)
 	default:
-		t.checkTransport(u)
+		t.checkTransport(u, h)
 		return v.value
 	}
 	return ""
 }
 
 // checkTransport relates the URL to the keys that protect what goes there.
-func (t *table) checkTransport(u *url.URL) {
+func (t *table) checkTransport(u *url.URL, h http.Header) {
 	if u.Scheme == "https" {
 		return
 	}
@@ -73,11 +73,27 @@ func (t *table) checkTransport(u *url.URL) {
 			t.wrong(key, "has no use, because graphite.url begins with http://; allowed: with https:// only")
 		}
 	}
-	for _, key := range []string{"password_file", "bearer_token_file"} {
-		if t.given(key) && !isLoopback(u.Hostname()) {
+	for _, key := range []string{"password_file", "bearer_token_file", "headers"} {
+		if t.given(key) && (key != "headers" || hasSecret(h)) && !isLoopback(u.Hostname()) {
 			t.caution(key, "graphite.url begins with http://, so the secret crosses the network in the clear; use https:// if the server has it")
 		}
 	}
+}
+
+// hasSecret tells whether a header is one by which servers know their users.
+func hasSecret(h http.Header) bool {
+	for name := range h {
+		if isSecret(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func isSecret(header string) bool {
+	header = strings.ToLower(header)
+	return slices.ContainsFunc([]string{"auth", "cookie", "key", "password", "secret", "token"},
+		func(word string) bool { return strings.Contains(header, word) })
 }
 
 func (t *table) username(key string) string {
@@ -146,6 +162,10 @@ func (t *table) headers(key string) http.Header {
 			s.wrong(name, "has a newline or another control character in its value; allowed: text on one line")
 		case ok:
 			h[canonical] = []string{v.value}
+			if isSecret(name) && v.value == v.written && t.mode.Perm()&0o004 != 0 {
+				s.caution(name, "every user of this machine can read %s, and this header may be a secret; take that away with: chmod o-r %s, or write ${NAME} for an environment variable",
+					t.file, t.file)
+			}
 		}
 	}
 	return h

@@ -15,6 +15,7 @@ func (t *table) script(key string) *lua.Script {
 	if name.path == "" {
 		return nil
 	}
+	t.cautionWritable(joinPath(t.path, key), joinPath(t.name, key), name)
 	s, err := lua.Load(name.path, lua.Options{})
 	if err != nil {
 		t.wrongScript(key, name, err)

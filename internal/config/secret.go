@@ -78,6 +78,25 @@ func (t *table) cautionReadable(key string, name fileName, mode fs.FileMode) {
 	}
 }
 
+// cautionWritable warns of a file of which everybody can make another one.
+// path and key are where the warning belongs.
+func (r *reader) cautionWritable(path, key string, name fileName) {
+	mode := r.mode
+	if path != "" {
+		info, err := os.Stat(name.path)
+		if err != nil {
+			return // who reads it tells
+		}
+		mode = info.Mode()
+	}
+	switch folder, err := os.Stat(filepath.Dir(name.path)); {
+	case mode.Perm()&0o002 != 0:
+		r.warn(path, key, "every user of this machine may write to %s, and so set weights by it; take that away with: chmod o-w %s", name.shown, name.shown)
+	case mode != 0 && err == nil && folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0:
+		r.warn(path, key, "every user of this machine may write to the folder of %s, and so put another file in its place; take that away with: chmod o-w on the folder", name.shown)
+	}
+}
+
 // read reads a whole file. It refuses pipes and devices, on which it could
 // wait for ever. Its errors name the file as shown.
 func (n fileName) read() ([]byte, fs.FileMode, error) {

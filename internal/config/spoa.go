@@ -51,6 +51,11 @@ func readSPOA(t *table) SPOA {
 		IdleTimeout:    t.duration("idle_timeout", 5*time.Minute, time.Second, 24*time.Hour),
 		Script:         t.answerScript("script"),
 	}
+	if most := int64(s.MaxFrameSize) * int64(s.MaxConnections); t.given("listen") && most > gibibyte {
+		t.caution(t.firstGiven("max_frame_size", "max_connections"),
+			"%d connections with frames of %d bytes may hold %s of memory: HAProxy sends none above its tune.bufsize, 16 KiB by default; take less of one of them",
+			s.MaxConnections, s.MaxFrameSize, plainSize(most/mebibyte*mebibyte))
+	}
 	if t.given("listen") {
 		return s
 	}

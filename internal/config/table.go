@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -10,13 +11,15 @@ import (
 
 // reader gathers what the reading of one file brings to light.
 type reader struct {
-	file     string // as given by the user
+	file     string      // as given by the user
+	mode     fs.FileMode // of the file; 0: of no matter
 	env      lookup
 	lines    positions
 	flawed   map[string]bool // paths with a mistake: checks across keys leave them alone
 	tables   []*table        // every table read so far
 	mistakes Errors
 	warnings []Mistake
+	filledIn []string // what the environment has put into targets
 }
 
 // mistake notes what is wrong with the key at path, which is that of a list
