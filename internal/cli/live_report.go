@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/state"
@@ -35,7 +34,7 @@ func judgeState(path string) (r result, found, do string) {
 			modes++
 		}
 	}
-	return ok, fmt.Sprintf("saved %s: %s, %s, %s", c.Saved.Local().Format(time.DateTime),
+	return ok, fmt.Sprintf("saved %s: %s, %s, %s", c.Saved.UTC().Format("2006-01-02 15:04:05 UTC"),
 		count(pins, "pin"), count(freezes, "freeze"), count(modes, "mode")), ""
 }
 
