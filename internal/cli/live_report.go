@@ -34,7 +34,7 @@ func judgeState(path string) (r result, found, do string) {
 			modes++
 		}
 	}
-	return ok, fmt.Sprintf("saved %s: %s, %s, %s", c.Saved.UTC().Format("2006-01-02 15:04:05 UTC"),
+	return ok, fmt.Sprintf("saved %s: %s, %s, %s", at(c.Saved),
 		count(pins, "pin"), count(freezes, "freeze"), count(modes, "mode")), ""
 }
 
