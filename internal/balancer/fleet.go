@@ -19,6 +19,7 @@ import (
 type Fleet struct {
 	balancers []*Balancer
 	watchers  []*watcher
+	close     func() // gives back what the clients keep open; nil: nothing
 }
 
 // FleetOptions are what balancers need besides the configuration.
@@ -52,10 +53,11 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 			Maps: haproxy.NewClient(address, clientOptions(c, address, o.Observer, 1)),
 		}
 	}
-	f, t := &Fleet{}, &twins{}
+	f, t := &Fleet{close: renderer.Close}, &twins{}
 	for i, b := range c.Backends {
 		f.balancers = append(f.balancers, New(Options{
-			Backend: b, Delay: time.Duration(i) * min(stagger, b.Interval/time.Duration(len(c.Backends))), Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
+			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
+			Delay:    time.Duration(i) * min(stagger, b.Interval/time.Duration(len(c.Backends))),
 			Controls: o.Controls, Observer: o.Observer, Watched: true,
 		}))
 	}
@@ -147,8 +149,11 @@ func (f *Fleet) Tables() []*Table {
 }
 
 // Run balances and watches until ctx ends, then returns nil once every
-// goroutine has ended.
+// goroutine has ended and no connection is open.
 func (f *Fleet) Run(ctx context.Context) error {
+	if f.close != nil {
+		defer f.close()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, b := range f.balancers {
 		g.Go(func() error { return b.Run(ctx) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -189,29 +188,4 @@ func TestStuck(t *testing.T) {
 			t.Errorf("stuck %v, want the loop and its plane once they have ended", stuck)
 		}
 	})
-}
-
-// Backends ask Graphite one after the other at the start, and none waits longer
-// than its interval.
-func TestFleetStaggersTheStart(t *testing.T) {
-	c, err := config.Parse("weighter.toml", []byte(config.Minimal), os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := c.Backends[0]
-	for range 2999 {
-		c.Backends = append(c.Backends, one)
-	}
-	f, err := NewFleet(c, FleetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := time.Duration(-1)
-	for i, b := range f.balancers {
-		d := b.options.Delay
-		if i == 0 && d != 0 || d <= last || d > stagger*time.Duration(i) || d >= one.Interval {
-			t.Fatalf("backend %d of %d begins after %v, the one before after %v", i, len(f.balancers), d, last)
-		}
-		last = d
-	}
 }
