@@ -293,7 +293,7 @@ func daemonRows() []row {
 	all := []row{
 		{
 			name: "sighup-storm", fault: "SIGHUP without a pause, with good and bad configurations in turn", moves: true, holds: "weights go on by the last good one",
-			told: []told{upTo(99, badReload)}, begin: (*scene).storm, end: nothing,
+			told: []told{upTo(150, badReload)}, begin: (*scene).storm, end: nothing,
 		},
 		{
 			name: "sigstop", fault: "is stopped for 5 min (SIGSTOP), then goes on", lasts: 5 * time.Minute, holds: "weights stay, then are right",
@@ -327,7 +327,7 @@ func daemonRows() []row {
 				maybe(upTo(99, peerClosed)),
 				upTo(3, told{begin: "SPOE connections cannot be accepted", end: "SPOE connections are accepted again"}),
 			},
-			begin: (*scene).takeDescriptors, end: (*scene).endFlood,
+			begin: (*scene).takeDescriptors, end: (*scene).endHostile,
 		},
 		{
 			name: "memory", fault: "has 64 MB of memory, while Graphite sends 1 GB and SPOE peers are hostile", holds: "weights stay, and 64 MB are enough",
@@ -380,15 +380,25 @@ func (s *scene) storm(ctx context.Context) error {
 	return s.untilLog(ctx, 1, "configuration reloaded")
 }
 
-// takeDescriptors opens connections to the agent until the daemon has no
-// descriptor left for anything.
+// takeDescriptors opens connections to the agent, and holds them, until the
+// daemon has no descriptor left for anything.
 func (s *scene) takeDescriptors(ctx context.Context) error {
+	var stops []func()
 	for range 60 {
-		conn, err := net.DialTimeout("tcp", s.spoa, time.Second)
-		if err != nil {
-			return err
-		}
-		s.taken = append(s.taken, conn)
+		stops = append(stops, run(func(ctx context.Context) {
+			for ctx.Err() == nil {
+				if conn, err := dialAgent(ctx, s.spoa); err == nil {
+					<-ctx.Done()
+					conn.Close()
+				}
+			}
+		}))
 	}
-	return s.untilLog(ctx, 1, "SPOE connections cannot be accepted")
+	s.unhostile = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	s.closers = append(s.closers, s.unhostile)
+	return s.untilLog(ctx, 1, "HAProxy's socket can't be opened")
 }

@@ -140,6 +140,9 @@ func soak(ctx context.Context, b haproxyproc.Binary, p *programs, o *options) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := s.untilLog(ctx, 1, "SPOE agent listens"); err != nil {
+		return nil, err
+	}
 	result := &soaked{}
 	asker := newAsker(s.spoa, o.messages)
 	stopAsking := run(asker.run)

@@ -188,10 +188,15 @@ func (s *scene) stumble(ctx context.Context, r *round) error {
 	return s.settle(ctx)
 }
 
-// settle gives the servers the loads of the beginning and waits for their weights.
+// settle gives the servers the loads of the beginning and waits for their
+// weights, and for a whole pass: they may have been right all the time.
 func (s *scene) settle(ctx context.Context) error {
 	s.graphite.Set(firstLoads)
-	return s.await(ctx, firstWeights, "the weights after the faults")
+	over := time.Now()
+	if err := s.await(ctx, firstWeights, "the weights after the faults"); err != nil {
+		return err
+	}
+	return s.until(ctx, func() (bool, string) { return s.judged(over), "no pass after the faults" })
 }
 
 func walkCommand(ctx context.Context, p *programs, o *options) error {

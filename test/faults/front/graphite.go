@@ -156,9 +156,10 @@ func (g *Graphite) Close() { g.Refuse() }
 
 func (g *Graphite) render(w http.ResponseWriter, r *http.Request) {
 	asked := time.Now()
+	target := r.FormValue("target")
 	g.mu.Lock()
 	a, loads, behind, free := g.answer, g.loads, g.behind, g.free
-	noted := g.Noted == nil || g.Noted(r.FormValue("target"))
+	noted := g.Noted == nil || g.Noted(target)
 	if noted {
 		g.asked++
 	}
@@ -273,12 +274,13 @@ func number(text string) float64 {
 func (g *Graphite) pass(w http.ResponseWriter, r *http.Request, behind *url.URL, note *trace.Answer) {
 	to := *behind
 	to.Path, to.RawQuery = r.URL.Path, r.URL.RawQuery
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, to.String(), r.Body)
+	form := r.PostForm.Encode() // the body has been read for its target
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, to.String(), strings.NewReader(form))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	out.Header, out.ContentLength = r.Header.Clone(), r.ContentLength
+	out.Header = r.Header.Clone()
 	out.Header.Del("Accept-Encoding")
 	out.Close = true // nothing is left open when the scene ends
 	answer, err := http.DefaultTransport.RoundTrip(out)
