@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"test/scripts":      {},
 	"test/metrics":      {},
 	"test/e2e":          {},
+	"test/operations":   {}, // tests only
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/luahaproxy":   {}, // tests only
 	"test/spoe":         {"test/haproxyproc", "haproxy-conf", "spoa"},

@@ -54,8 +54,8 @@ func (d *daemon) optional(key, address, fallback string, err error) error {
 	if key == "admin.control" {
 		what = "no control socket: the commands status, explain, history, pin and freeze don't work"
 	}
-	d.faults.Set(key, err, balancer.Wording{
-		What: what, Over: key + " is there again",
+	d.faults.Set(key, err, balancer.Wording{ // only a restart ends it, so there are no words for that
+		What:      what,
 		Meanwhile: "weights and SPOE answers go on",
 		Do:        "see the cause, or choose another address, or \"off\", for " + key + "; then restart",
 	})
