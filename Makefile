@@ -14,8 +14,9 @@ LDFLAGS     := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TEST_P       ?= 2
 TEST_TIMEOUT ?= 15m
 FUZZ_TIME    ?= 30s
+SOAK_TIME    ?= 2h
 
-.PHONY: all build demo convergence test lint bench bench-spoa spoe-faults fuzz clean
+.PHONY: all build demo convergence test lint bench bench-spoa spoe-faults faults soak fuzz packages packages-test clean
 
 all: build
 
@@ -36,7 +37,7 @@ convergence:
 # On the HAProxy that is installed and on the other versions of Debian's suites;
 # with HAPROXY_BIN=/path/to/haproxy on that program only.
 test:
-	@test/deps/install haproxy graphite compiler luacheck lua prometheus browser
+	@test/deps/install haproxy graphite compiler luacheck lua prometheus browser lintian rpm man systemd
 	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
 	@$(MAKE) --no-print-directory lint
 	CGO_ENABLED=1 $(GO) test -race -count=1 -p $(TEST_P) -timeout $(TEST_TIMEOUT) ./...
@@ -68,6 +69,34 @@ spoe-faults:
 	@test/deps/install haproxy
 	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
 	$(GO) run ./test/spoefaults -write docs/spoe.md $(SPOE_FAULTS_FLAGS)
+
+# deb, rpm and tar.gz for amd64 and arm64 in bin/packages, the same bytes for the
+# same commit; what packaging/build takes from the environment holds here too.
+packages:
+	@GO='$(GO)' packaging/build
+
+# The packages' life in a Debian that boots with systemd, and the container's
+# image; as root, about two minutes, once a minute more to make that Debian. What
+# needs no root, about a minute, is part of "test": go test ./test/packaging
+packages-test:
+	@test/packaging/lifecycle/run $(PACKAGES_SUITES)
+	@test/packaging/container
+
+# Every fault of the matrix on every version of HAProxy, about eight minutes: the
+# table in docs/reliability.md is written anew. A random walk instead, and again:
+#   make faults FAULTS_FLAGS="--walk 30m"
+#   make faults FAULTS_FLAGS="--walk 30m --seed 7"
+faults:
+	@test/deps/install haproxy graphite
+	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
+	@$(GO) build -o bin/faults ./test/faults
+	@bin/faults --write docs/reliability.md $(FAULTS_FLAGS)
+
+# Hours of heavy ordinary work: whether anything grows.
+soak:
+	@test/deps/install haproxy
+	@$(GO) build -o bin/faults ./test/faults
+	@bin/faults --soak $(SOAK_TIME) $(SOAK_FLAGS)
 
 # Each fuzz target of each package in turn, for FUZZ_TIME.
 fuzz:

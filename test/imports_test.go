@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"test/operations":   {}, // tests only
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/luahaproxy":   {}, // tests only
+	"test/packaging":    {}, // tests only
 	"test/spoe":         {"test/haproxyproc", "haproxy-conf", "spoa"},
 	"test/spoefaults":   {"test/spoe", "test/haproxyproc"},
 	"test/benchspoa":    {"spoa", "test/haproxyproc"},
