@@ -55,7 +55,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.rows, "rows", "", "only rows whose names match this regular `EXPRESSION`")
 	flags.BoolVar(&o.short, "short", false, "each fault as short as in make test")
 	flags.IntVar(&o.parallel, "parallel", 6, "rows at the same time")
-	flags.StringVar(&o.write, "write", "", "put the table into this `FILE`, between its marks")
+	flags.StringVar(&o.write, "write", "", "put the whole matrix into this `FILE`, between its marks")
 	flags.DurationVar(&o.walk, "walk", 0, "in place of the matrix: random faults for so long")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the walk; 0 takes one from the clock")
 	flags.DurationVar(&o.soak, "soak", 0, "in place of the matrix: heavy ordinary work for so long")
@@ -127,7 +127,7 @@ func matrixCommand(ctx context.Context, p *programs, o *options) error {
 	m := runMatrix(ctx, all, binaries, p, how, o.parallel)
 	text := m.markdown()
 	fmt.Print(text)
-	if o.write != "" && o.rows == "" && ctx.Err() == nil {
+	if o.write != "" && o.rows == "" && !o.short && ctx.Err() == nil {
 		if err := replace(o.write, "matrix", text); err != nil {
 			return err
 		}
