@@ -49,7 +49,7 @@ func TestCommands(t *testing.T) {
 	s.order("mode", "ingest", "file")
 	s.settle()
 	s.shell(reload)
-	s.until("the reload", func() bool { return strings.Contains(s.tail(), "configuration reloaded") })
+	s.until("the reload", func() bool { return s.logs("configuration reloaded") })
 	s.shell(restart) // systemd would start it again
 	s.until("the end", s.daemon.Exited)
 	before := len(s.lines())

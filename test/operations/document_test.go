@@ -15,9 +15,10 @@ const document = "docs/operations.md"
 type kind int
 
 const (
-	logged kind = iota // a line of the log
-	cause              // the cause in a line of the log
-	exit               // what the program says before it ends
+	logged     kind = iota // a line of the log
+	cause                  // the cause in a line of the log
+	exit                   // what the program says before it ends
+	haproxyLog             // a line of HAProxy's log
 )
 
 // areaHAProxy has the causes that HAProxy's client names.
@@ -128,6 +129,8 @@ func rowOf(t *testing.T, area string, cells []string) *row {
 		r.kind = cause
 	case strings.HasPrefix(cells[0], "exit "):
 		r.kind = exit
+	case strings.HasPrefix(cells[0], "HAProxy's log "):
+		r.kind = haproxyLog
 	}
 	r.status = strings.HasPrefix(cells[4], "status")
 	for _, name := range inCode(cells[4]) {

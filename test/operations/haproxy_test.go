@@ -4,7 +4,10 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -102,7 +105,7 @@ func reloadFaults(t *testing.T) {
 	s.hangUp()
 	s.until("the weights", func() bool { return s.weight("s1") == 64 })
 	s.runtime("set server ingest/s4 weight 0")
-	s.until("the drain is seen", func() bool { return strings.Contains(s.tail(), "servers at weight 0 are left alone") })
+	s.until("the drain is seen", func() bool { return s.logs("servers at weight 0 are left alone") })
 	s.reloadHAProxy(usual)
 	s.begins("servers that were at weight 0 take connections again, since the reload has set their initial weights")
 	s.configure(settings{sockets: []string{s.socket.Path, s.haproxy.SocketPath}})
@@ -120,10 +123,9 @@ func raisedFault(t *testing.T) {
 	s.configure(settings{sockets: []string{g.path}})
 	s.start(nil)
 	s.settle()
-	reloaded := false
+	var reloaded atomic.Bool
 	g.dropping(func(line string) bool {
-		if front.IsWrite(line) && !reloaded {
-			reloaded = true
+		if front.IsWrite(line) && reloaded.CompareAndSwap(false, true) {
 			if err := s.haproxy.Reload(strings.Replace(usual, "server s1 127.0.0.1:1 weight 100", "server s1 127.0.0.1:1 weight 0", 1)); err != nil {
 				t.Error(err)
 			}
@@ -182,5 +184,28 @@ func orderFaults(t *testing.T) {
 	s.until("the pin counts", func() bool { return s.weight("s2") == 7 })
 	s.runtime("set server ingest/s2 state drain")
 	s.begins("pins have no effect now")
+	s.stop()
+}
+
+// luaFault has weighter.lua, inside HAProxy, begin before the daemon does.
+func luaFault(t *testing.T) {
+	script, err := filepath.Abs(filepath.Join(repository, "lua/weighter.lua"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScene(t, "global\n\tsetenv WEIGHTER_ADDRESS unix@{dir}/admin.sock\n\tsetenv WEIGHTER_PERIOD 200ms\n\tlua-load "+script+"\n"+
+		haproxyConfig("ingest", "roundrobin", ""))
+	s.configure(settings{})
+	r := s.row("weighter.lua: no table from …")
+	has := func(message string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(strings.Split(s.haproxy.Log(), "\n"), func(l string) bool { return matches(message, l, true) })
+		}
+	}
+	s.until("HAProxy's log has it", has(r.message))
+	note(&provoked.began, r.message)
+	s.start(nil)
+	s.until("HAProxy's log has the end of it", has(r.overs[0]))
+	note(&provoked.over, r.message)
 	s.stop()
 }

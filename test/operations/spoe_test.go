@@ -122,7 +122,7 @@ func spoeFaults(t *testing.T) {
 	s.hangUp()
 	s.until("an answer of the script", func() bool {
 		s.send(address, hello(), question([]string{"mine", "x", "y"}))
-		return strings.Contains(s.tail(), "the script fails on an SPOE message")
+		return s.logs("the script fails on an SPOE message")
 	})
 	s.begins("the script fails on an SPOE message")
 	s.stop()
