@@ -129,6 +129,17 @@ type line struct {
 // at all: a panic, a data race.
 func (l *line) warned() bool { return l.Level != "DEBUG" && l.Level != "INFO" }
 
+// count counts the lines with a message.
+func count(lines []line, message string) int {
+	n := 0
+	for _, l := range lines {
+		if strings.Contains(l.Msg, message) {
+			n++
+		}
+	}
+	return n
+}
+
 // lines reads the log.
 func (d *daemon) lines() ([]line, error) { return logLines(d.log) }
 

@@ -204,9 +204,13 @@ func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 		return 0, err
 	}
 	took := time.Since(over)
-	return took, s.until(ctx, func() (bool, string) {
+	err := s.until(ctx, func() (bool, string) {
 		return s.judged(over), "no second pass after the fault"
 	})
+	if err != nil {
+		return 0, err
+	}
+	return took, s.untilEnded(ctx, r.told)
 }
 
 // checkLog compares the warnings and errors of a log with those that were to
@@ -214,22 +218,13 @@ func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 // their end.
 func checkLog(lines []line, expected []told, killed int) []error {
 	var errs []error
-	count := func(text string) int {
-		n := 0
-		for _, l := range lines {
-			if strings.Contains(l.Msg, text) {
-				n++
-			}
-		}
-		return n
-	}
 	for _, e := range expected {
 		limit := max(e.most, 1)
-		begun := count(e.begin)
+		begun := count(lines, e.begin)
 		if begun > limit || begun == 0 && !e.none {
 			errs = append(errs, fmt.Errorf("the log has %d times %q, not once (at most %d)", begun, e.begin, limit))
 		}
-		if ended := count(e.end); e.end != "" && (ended > begun || ended < begun-killed) {
+		if ended := count(lines, e.end); e.end != "" && (ended > begun || ended < begun-killed) {
 			errs = append(errs, fmt.Errorf("the log has %d times %q and %d times %q", begun, e.begin, ended, e.end))
 		}
 	}
@@ -240,7 +235,7 @@ func checkLog(lines []line, expected []told, killed int) []error {
 			most--
 		}
 	}
-	if count("stopped: the weights in force stay as they are") == 0 {
+	if count(lines, "stopped: the weights in force stay as they are") == 0 {
 		errs = append(errs, errors.New("the log does not say that the daemon has stopped"))
 	}
 	return errs

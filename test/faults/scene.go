@@ -376,13 +376,25 @@ func (s *scene) untilLog(ctx context.Context, n int, message string) error {
 		if err != nil {
 			return false, err.Error()
 		}
-		have := 0
-		for _, l := range lines {
-			if strings.Contains(l.Msg, message) {
-				have++
+		have := count(lines, message)
+		return have >= n, fmt.Sprintf("%d log lines %q of %d", have, message, n)
+	})
+}
+
+// untilEnded waits until what the log told to begin, it tells to have ended:
+// who looks now and then sees the end a moment later.
+func (s *scene) untilEnded(ctx context.Context, expected []told) error {
+	return s.until(ctx, func() (bool, string) {
+		lines, err := s.daemon.lines()
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, e := range expected {
+			if e.end != "" && count(lines, e.end) < count(lines, e.begin) {
+				return false, fmt.Sprintf("the log line %q", e.end)
 			}
 		}
-		return have >= n, fmt.Sprintf("%d log lines %q of %d", have, message, n)
+		return true, ""
 	})
 }
 

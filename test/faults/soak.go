@@ -28,10 +28,10 @@ const (
 	judgeEvery   = 20 * time.Second
 	spoeConns    = 8
 	spoeTick     = 10 * time.Millisecond
-	warmUp       = time.Minute // at most; a quarter of a short soak
-	mostGrowth   = 0.25        // of the mean resident memory, over the whole soak
-	growthFloor  = 16 << 20    // bytes of growth that are never too much
-	mostMoreDone = 10          // goroutines and descriptors more than at the beginning, by their slope
+	warmUp       = 30 * time.Minute // at most: the history in memory fills up; a quarter of a shorter soak
+	mostGrowth   = 0.25             // of the mean resident memory, over the whole soak
+	growthFloor  = 16 << 20         // bytes of growth that are never too much
+	mostMoreDone = 10               // goroutines and descriptors more than at the beginning, by their slope
 )
 
 // soaked is what a soak came to.
