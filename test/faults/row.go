@@ -155,36 +155,19 @@ func (r *row) once(ctx context.Context, b haproxyproc.Binary, programs *programs
 	return o
 }
 
-// happen brings the fault about and sees it end.
+// happen brings the fault about, sees it end, and says how long the weights
+// then took to become right.
 func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 	begun := time.Now()
-	if err := r.begin(s, ctx); err != nil {
-		return 0, fmt.Errorf("beginning the fault: %w", err)
-	}
-	after := secondWeights
-	s.graphite.Set(secondLoads)
-	if r.second != nil {
-		s.graphite.Set(r.second)
-	}
-	if r.moves {
-		after = firstWeights
-		want := secondWeights
-		if r.during != nil {
-			want = r.during
-		}
-		if err := s.await(ctx, want, "the weights under the fault"); err != nil {
-			return 0, err
-		}
-	}
-	if r.after != nil {
-		after = r.after
-	}
-	lasts := s.profile.lasts
-	if s.profile.full && r.lasts > 0 {
-		lasts = r.lasts
+	if err := r.strike(ctx, s); err != nil {
+		return 0, err
 	}
 	if r.end != nil {
-		pause(ctx, max(lasts, r.least))
+		lasts := max(s.profile.lasts, r.least)
+		if s.profile.full {
+			lasts = max(lasts, r.lasts)
+		}
+		pause(ctx, lasts)
 		if !r.moves {
 			s.trace.HoldStill(trace.Still{From: begun, To: time.Now(), Why: r.fault})
 		}
@@ -192,25 +175,44 @@ func (r *row) happen(ctx context.Context, s *scene) (time.Duration, error) {
 			return 0, fmt.Errorf("ending the fault: %w", err)
 		}
 	}
+	after := secondWeights
 	if r.moves {
-		s.graphite.Set(firstLoads)
-		if r.firstAgain != nil {
-			s.graphite.Set(r.firstAgain)
-		}
+		after = firstWeights
+		s.graphite.Set(or(r.firstAgain, firstLoads))
 	}
+	after = or(r.after, after)
 	over := time.Now()
 	s.trace.Recover(trace.Recovery{At: over, Want: after, Why: r.fault})
 	if err := s.await(ctx, after, "the weights after the fault"); err != nil {
 		return 0, err
 	}
 	took := time.Since(over)
-	err := s.until(ctx, func() (bool, string) {
-		return s.judged(over), "no second pass after the fault"
-	})
+	err := s.until(ctx, func() (bool, string) { return s.judged(over), "no second pass after the fault" })
 	if err != nil {
 		return 0, err
 	}
 	return took, s.untilEnded(ctx, r.told)
+}
+
+// strike begins the fault and changes the loads, so that there is something to
+// do wrong, or right: with moves it waits for the weights under the fault.
+func (r *row) strike(ctx context.Context, s *scene) error {
+	if err := r.begin(s, ctx); err != nil {
+		return fmt.Errorf("beginning the fault: %w", err)
+	}
+	s.graphite.Set(or(r.second, secondLoads))
+	if !r.moves {
+		return nil
+	}
+	return s.await(ctx, or(r.during, secondWeights), "the weights under the fault")
+}
+
+// or is the first one unless it is nil.
+func or[V any](m, otherwise map[string]V) map[string]V {
+	if m == nil {
+		return otherwise
+	}
+	return m
 }
 
 // checkLog compares the warnings and errors of a log with those that were to

@@ -319,6 +319,17 @@ func daemonRows() []row {
 			begin: func(s *scene, _ context.Context) error { s.over = s.excused("killed"); s.daemon.kill(); return nil },
 			end:   func(s *scene, _ context.Context) error { defer s.over(); return s.start() },
 		},
+	}
+	all = append(all, limitRows()...)
+	for i := range all {
+		all[i].part = "daemon"
+	}
+	return all
+}
+
+// limitRows are about what the system gives to the process.
+func limitRows() []row {
+	return []row{
 		{
 			name: "descriptors", fault: "has no file descriptor left", plan: plan{before: []string{"prlimit", "--nofile=40:40"}, direct: true},
 			holds: "weights stay, open SPOE connections are answered",
@@ -343,10 +354,6 @@ func daemonRows() []row {
 			},
 		},
 	}
-	for i := range all {
-		all[i].part = "daemon"
-	}
-	return all
 }
 
 // storm sends SIGHUP after SIGHUP.
