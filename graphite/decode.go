@@ -39,9 +39,9 @@ func decode(body []byte) ([]Series, *decodeError) {
 	// six bytes, so a hostile body can't ask for much more than its own size.
 	d.points = make([]Point, 0, min(bytes.Count(body, []byte{']'}), len(body)/6))
 	// The same for the series: thirteen bytes each, and no growth that copies.
-	series := make([]Series, 0, bytes.Count(body, []byte(`"datapoints"`)))
+	series := make([]Series, 0, min(bytes.Count(body, []byte(`"datapoints"`)), mostSeries+1))
 	d.at++
-	wrongShape := 0
+	wrongShape, tooMany := 0, false
 	ok := d.list(']', func() bool {
 		s, shape, ok := d.series()
 		if !shape {
@@ -50,8 +50,12 @@ func decode(body []byte) ([]Series, *decodeError) {
 			}
 		}
 		series = append(series, s)
-		return ok
+		tooMany = len(series) > mostSeries
+		return ok && !tooMany
 	})
+	if tooMany {
+		return nil, &decodeError{KindTooLarge, fmt.Sprintf("its answer has more than %d series: narrow the target", mostSeries), -1}
+	}
 	if d.space(); !ok || d.at != len(body) {
 		return nil, &decodeError{KindNotJSON, fmt.Sprintf("its answer is no whole JSON: it breaks at byte %d of %d, near ", d.at, len(body)), d.at}
 	}
@@ -61,6 +65,11 @@ func decode(body []byte) ([]Series, *decodeError) {
 	}
 	return series, nil
 }
+
+// mostSeries is how many series an answer may have: ten times what the largest
+// backend that anybody has measured needs. Of more, each takes many times the
+// few bytes that it has in the body, here and in whoever reads the answer.
+const mostSeries = 100_000
 
 // mostMisshapen is how many elements that are no series are kept, to tell of
 // them: two bytes make one, and thirty times as many hold it.

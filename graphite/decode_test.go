@@ -130,6 +130,17 @@ func TestDecodeCostsWhatTheBodyHolds(t *testing.T) {
 	}
 }
 
+// TestDecodeOfTooManySeries: the bound is far above what anybody asks for.
+func TestDecodeOfTooManySeries(t *testing.T) {
+	const one = `{"target":"a","datapoints":[]}`
+	for n, want := range map[int]Kind{mostSeries: "", mostSeries + 1: KindTooLarge} {
+		series, err := decode([]byte("[" + strings.Repeat(one+",", n-1) + one + "]"))
+		if want == "" && (err != nil || len(series) != n) || want != "" && (err == nil || err.kind != want) {
+			t.Errorf("%d series: %d, %+v", n, len(series), err)
+		}
+	}
+}
+
 // TestDecodeKeepsFewOddElements: a body of numbers with one good series among
 // them is an answer, and its oddities are told of a few times.
 func TestDecodeKeepsFewOddElements(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 	KindNotJSON    Kind = "not-json"    // status 200, but no JSON
 	KindNotSeries  Kind = "not-series"  // JSON, but not a list of series, or of what was found
 	KindEmpty      Kind = "empty"       // status 200 and no body at all
-	KindTooLarge   Kind = "too-large"   // the body is over the limit
+	KindTooLarge   Kind = "too-large"   // the body is over the limit, or has over 100,000 series
 )
 
 // RenderError is why a render, or a find, gave no answer. Its text is for operators: what
