@@ -120,7 +120,7 @@ func raisedFault(t *testing.T) {
 	usual := haproxyConfig("ingest", "roundrobin", "")
 	s := newScene(t, usual)
 	g := s.gate()
-	s.configure(settings{sockets: []string{g.path}})
+	s.configure(settings{sockets: []string{g.path}, timeout: "30s"}) // a reload has to fit in
 	s.start(nil)
 	s.settle()
 	var reloaded atomic.Bool

@@ -2,6 +2,7 @@ package operations
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -109,6 +110,7 @@ type settings struct {
 	sockets []string // nil: the one between
 	backend string   // keys of the backend
 	tables  string   // more tables
+	timeout string   // of HAProxy's socket; empty: 1s
 }
 
 // configure writes the configuration.
@@ -133,7 +135,7 @@ func (s *scene) configure(c settings) {
 [haproxy]
 sockets = [%s]
 watch = "200ms"
-timeout = "1s"
+timeout = %q
 [graphite]
 url = %q
 timeout = "900ms"
@@ -148,7 +150,7 @@ window = "1m"
 max_age = "30s"
 %s
 %s
-`, strings.Join(sockets, ", "), s.graphite.URL, admin, strings.ReplaceAll(c.tables, "{dir}", s.dir), function, strings.ReplaceAll(c.backend, "{dir}", s.dir))
+`, strings.Join(sockets, ", "), cmp.Or(c.timeout, "1s"), s.graphite.URL, admin, strings.ReplaceAll(c.tables, "{dir}", s.dir), function, strings.ReplaceAll(c.backend, "{dir}", s.dir))
 	if !strings.Contains(text, "[log]") {
 		text = "[log]\nformat = \"json\"\n" + text
 	}
