@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "faults")
 	if err == nil {
+		err = os.Chmod(dir, 0o755) // for a daemon of another user
+	}
+	if err == nil {
 		built, err = build(context.Background(), dir, raced)
 	}
 	if err == nil {

@@ -297,7 +297,7 @@ func daemonRows() []row {
 		},
 		{
 			name: "sigstop", fault: "is stopped for 5 min (SIGSTOP), then goes on", lasts: 5 * time.Minute, holds: "weights stay, then are right",
-			told: []told{maybe(noLoads), maybe(noHAProxy), maybe(noSocket), maybe(unusable), maybe(held)},
+			told: []told{maybe(noLoads), maybe(noHAProxy), maybe(noSocket), maybe(unusable), maybe(held), maybe(upTo(9, peerClosed))},
 			begin: func(s *scene, _ context.Context) error {
 				s.over = s.excused("stopped")
 				return s.signal(syscall.SIGSTOP)
@@ -306,7 +306,7 @@ func daemonRows() []row {
 		},
 		{
 			name: "sigstop-reload", fault: "is stopped while HAProxy is reloaded, then goes on", versions: true, holds: "weights are put back",
-			told: []told{maybe(noLoads), maybe(noHAProxy), maybe(noSocket), maybe(unusable), maybe(held)},
+			told: []told{maybe(noLoads), maybe(noHAProxy), maybe(noSocket), maybe(unusable), maybe(held), maybe(upTo(9, peerClosed))},
 			plan: plan{direct: true},
 			begin: func(s *scene, _ context.Context) error {
 				s.over = s.excused("stopped")
@@ -336,7 +336,7 @@ func limitRows() []row {
 			told: []told{
 				maybe(noLoads), maybe(noHAProxy), told{begin: "HAProxy's socket can't be opened", end: "HAProxy's socket can be opened again"},
 				maybe(upTo(99, peerClosed)),
-				upTo(3, told{begin: "SPOE connections cannot be accepted", end: "SPOE connections are accepted again"}),
+				upTo(99, told{begin: "SPOE connections cannot be accepted", end: "SPOE connections are accepted again"}),
 			},
 			begin: (*scene).takeDescriptors, end: (*scene).endHostile,
 		},
