@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"test/spoe":         {"test/haproxyproc", "haproxy-conf", "spoa"},
 	"test/spoefaults":   {"test/spoe", "test/haproxyproc"},
 	"test/benchspoa":    {"spoa", "test/haproxyproc"},
+	"test/security":     {}, // tests only
 	"test/faults":       {"test/child", "test/haproxyproc", "test/graphiteproc", "test/faults/trace", "test/faults/front"},
 	"test/faults/trace": {},
 	"test/faults/front": {"test/faults/trace"},
