@@ -3,7 +3,9 @@ package spoa
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -29,14 +31,13 @@ func (s *Server) Serve(l net.Listener) error {
 		return err
 	}
 	defer s.end(&l)
+	shortage := shortage{log: s.settings.logger.With("listener", l.Addr())}
+	defer shortage.end()
 	var pause time.Duration
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
-			if pause > 0 {
-				s.settings.logger.Info("SPOE connections are accepted again", "listener", l.Addr())
-			}
 			pause = 0
 			s.open(nc)
 		case s.closing.Load():
@@ -44,13 +45,56 @@ func (s *Server) Serve(l net.Listener) error {
 		case !passes(err):
 			return fmt.Errorf("spoa: accept on %s: %w", l.Addr(), err)
 		default:
-			if pause == 0 {
-				s.settings.logger.Error("SPOE connections cannot be accepted: new ones wait, open ones go on; raise the limit of open files (LimitNOFILE) if that is the cause",
-					"listener", l.Addr(), "error", err)
-			}
+			shortage.met(err)
 			pause = min(max(2*pause, minPause), maxPause)
 			s.wait(pause)
 		}
+	}
+}
+
+// shortageQuiet is how long every accept must have succeeded for a shortage to
+// be over: at the limit of open files each connection that ends lets one in, and
+// the next fails again.
+const shortageQuiet = 5 * time.Second
+
+// shortage tells once when connections can't be accepted, and once when that is
+// over.
+type shortage struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	timer *time.Timer // nil while there is none; fires when it is over
+}
+
+// met notes that an accept has failed.
+func (s *shortage) met(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	} else {
+		s.log.Error("SPOE connections cannot be accepted: new ones wait, open ones go on; raise the limit of open files (LimitNOFILE) if that is the cause",
+			"error", err)
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(shortageQuiet, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.timer == timer { // else it went on, or nobody listens any more
+			s.timer = nil
+			s.log.Info("SPOE connections are accepted again")
+		}
+	})
+	s.timer = timer
+}
+
+// end forgets the shortage: nobody listens any more.
+func (s *shortage) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,15 +16,22 @@ import (
 // starvedListener fails to accept a number of times.
 type starvedListener struct {
 	*pipeListener
-	left  int
+	left  atomic.Int64
 	err   error
 	calls []time.Time
 }
 
+// starving returns a listener whose first accepts fail.
+func starving(accepts int64, err error) *starvedListener {
+	l := &starvedListener{pipeListener: newPipeListener(), err: err}
+	l.left.Store(accepts)
+	return l
+}
+
 func (l *starvedListener) Accept() (net.Conn, error) {
 	l.calls = append(l.calls, time.Now())
-	if l.left > 0 {
-		l.left--
+	if l.left.Load() > 0 {
+		l.left.Add(-1)
 		return nil, &net.OpError{Op: "accept", Err: l.err}
 	}
 	return l.pipeListener.Accept()
@@ -34,13 +42,15 @@ func (l *starvedListener) Accept() (net.Conn, error) {
 func TestAcceptPausesWithoutDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := &starvedListener{pipeListener: newPipeListener(), left: 12, err: syscall.EMFILE}
+		l := starving(12, syscall.EMFILE)
 		s := &Server{Handler: echo, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
 		p := l.dial(t)
 		p.hello()
 		p.ask(1, nil)
+		time.Sleep(shortageQuiet)
+		synctest.Wait()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -63,10 +73,41 @@ func TestAcceptPausesWithoutDescriptors(t *testing.T) {
 	})
 }
 
+// TestShortageIsToldOnce: at the limit accepts fail and succeed in turn, and
+// that is one shortage.
+func TestShortageIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := starving(0, syscall.EMFILE)
+		s := &Server{Handler: echo, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		for range 2 {
+			for range 5 {
+				l.left.Store(1)
+				l.dial(t).hello() // one more connection after the failure
+				time.Sleep(time.Second)
+			}
+			time.Sleep(shortageQuiet)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, ErrServerClosed) {
+			t.Error(err)
+		}
+		for _, words := range []string{"cannot be accepted", "accepted again"} {
+			if n := strings.Count(log.String(), words); n != 2 {
+				t.Errorf("%q is said %d times for two shortages: %s", words, n, log.String())
+			}
+		}
+	})
+}
+
 // TestCloseEndsAPause: an accept loop that pauses does not hold up the end.
 func TestCloseEndsAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &starvedListener{pipeListener: newPipeListener(), left: 1 << 30, err: syscall.ENFILE}
+		l := starving(1<<30, syscall.ENFILE)
 		s := &Server{Handler: echo, Logger: slog.New(slog.DiscardHandler)}
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
@@ -85,7 +126,7 @@ func TestCloseEndsAPause(t *testing.T) {
 
 // TestAcceptFails: a listener that is broken for good ends Serve, not the connections.
 func TestAcceptFails(t *testing.T) {
-	l := &starvedListener{pipeListener: newPipeListener(), left: 1, err: syscall.EINVAL}
+	l := starving(1, syscall.EINVAL)
 	s := &Server{Handler: echo, Logger: slog.New(slog.DiscardHandler)}
 	if err := s.Serve(l); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("Serve returned %v", err)

@@ -71,14 +71,28 @@ func (p *plane) apply(ctx context.Context, state *haproxy.State, changes []hapro
 // between the read and the write, to a configuration that drains the server.
 func (p *plane) tellRaised(changes []haproxy.Change, before, after *haproxy.State) {
 	for _, c := range changes {
-		was, _ := before.Server(c.Server)
-		is, ok := after.Server(c.Server)
-		if ok && is.InitialWeight == 0 && was.InitialWeight != 0 && is.Weight == c.Weight {
-			p.log.Warn("a server with weight 0 in the new configuration got a weight: HAProxy reloaded in the middle of a pass",
-				"server", c.Server, "weight", c.Weight,
-				"do", "drain it again: set server "+p.backend.Name+"/"+c.Server+" weight 0")
+		if was, _ := before.Server(c.Server); was.InitialWeight != 0 {
+			p.tellIfRaised(c.Server, c.Weight, after)
 		}
 	}
+}
+
+// tellUnsure is tellRaised for a write that got no answer: what it did shows in
+// the new worker.
+func (p *plane) tellUnsure(state *haproxy.State) {
+	for _, server := range slices.Sorted(maps.Keys(p.memory.unsure)) {
+		p.tellIfRaised(server, p.memory.unsure[server], state)
+	}
+}
+
+func (p *plane) tellIfRaised(server string, weight int, now *haproxy.State) {
+	is, ok := now.Server(server)
+	if !ok || is.InitialWeight != 0 || is.Weight != weight {
+		return
+	}
+	p.log.Warn("a server with weight 0 in the new configuration got a weight: HAProxy reloaded in the middle of a pass",
+		"server", server, "weight", weight,
+		"do", "drain it again: set server "+p.backend.Name+"/"+server+" weight 0")
 }
 
 // restore puts the weights that the last worker had into force in a new one:
@@ -86,6 +100,7 @@ func (p *plane) tellRaised(changes []haproxy.Change, before, after *haproxy.Stat
 // fails only when HAProxy can't be talked to; then it is tried again.
 func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.State, error) {
 	p.memory.readOnly = false // the configuration may be another one
+	p.tellUnsure(state)
 	p.faults.end(FaultStatic)
 	var undrained []string
 	for i := range state.Servers {

@@ -32,6 +32,7 @@ type fakeHAProxy struct {
 	refuse  map[string]error // by server
 	ignore  map[string]bool  // servers whose weight is taken and not kept
 	before  func()           // called once before the next write, with the lock held
+	lost    error            // the next write is carried out, and fails with it
 	reads   int
 	writes  [][]haproxy.Change
 	lines   []int // perLine of each write
@@ -124,6 +125,10 @@ func (f *fakeHAProxy) SetWeights(ctx context.Context, backend string, changes []
 			s.Weight = c.Weight
 			out.Applied++
 		}
+	}
+	if err := f.lost; err != nil {
+		f.lost = nil
+		return nil, err
 	}
 	out.After = f.snapshot()
 	out.After.Algorithm = "" // the dump that is read back does not tell it

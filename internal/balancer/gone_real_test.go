@@ -3,6 +3,8 @@ package balancer
 import (
 	"strings"
 	"testing"
+
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // A HAProxy that is gone is one fault of its socket, however many backends are
@@ -14,7 +16,15 @@ func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
 	other := quick()
 	other.Name = "other"
 	fleet, _ := s.startAll(quick(), other)
-	s.until("both are weighted", func() bool { return s.weighted(0) && len(fleet.Tables()) == 2 })
+	settled := func() bool { // no write is under way that the kill would cut
+		for _, t := range fleet.Tables() {
+			if t.Verdict != weighting.Keep {
+				return false
+			}
+		}
+		return s.weighted(0) && len(fleet.Tables()) == 2
+	}
+	s.until("both are weighted", settled)
 	s.haproxy[0].Kill()
 	unread := func() bool {
 		for _, t := range fleet.Tables() {

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
@@ -127,11 +128,15 @@ func (p *plane) tellOrders(state *haproxy.State) {
 	if len(ended) > 0 {
 		p.log.Info("servers are no longer pinned", "servers", cut(ended))
 	}
-	began, _ = p.news.idlePins.turn(idle)
+	began, ended = p.news.idlePins.turn(idle)
 	if len(began) > 0 {
 		p.log.Warn("pins have no effect now", "servers", cut(began), "cause", "there is no such server, or it is out of rotation or at weight 0",
 			"meanwhile", "its weight is left alone; the pin counts again once the server is back in rotation",
 			"do", "see show servers state, or take the pin back: haproxy-weighter unpin")
+	}
+	ended = slices.DeleteFunc(ended, func(server string) bool { return !pins[server] })
+	if len(ended) > 0 {
+		p.log.Info("pins have an effect again", "servers", cut(ended))
 	}
 }
 

@@ -115,6 +115,7 @@ func TestPinNeverBringsAServerBack(t *testing.T) {
 		if w := p.weights()["s3"]; w != 50 {
 			t.Errorf("weight %d of a pinned server that is back, want 50", w)
 		}
+		r.wantLog(1, `"pins have an effect again" backend=ingest socket=unix:/run/0.sock servers=s3`)
 	})
 }
 

@@ -36,9 +36,16 @@ func (c *Client) framed(commands []string) bool {
 // up to its end or the limit, to read. The time limit starts once there is a
 // free slot; the wait for one ends with ctx.
 func (c *Client) exchange(ctx context.Context, op string, commands []string, read func(io.Reader) error) (err error) {
+	whole := false // the answer is, whatever it says
 	if c.options.Observe != nil {
 		start := time.Now()
-		defer func() { c.options.Observe(commandOf(op), err, time.Since(start)) }()
+		defer func() {
+			observed := err
+			if whole {
+				observed = nil
+			}
+			c.options.Observe(commandOf(op), observed, time.Since(start))
+		}()
 	}
 	select {
 	case c.slots <- struct{}{}:
@@ -61,7 +68,24 @@ func (c *Client) exchange(ctx context.Context, op string, commands []string, rea
 		return c.wrap(op, commands, explain(err))
 	}
 	err = read(&replyReader{r: conn, left: c.options.ReplyLimit, explain: explain})
+	if w, ok := err.(wholeAnswer); ok {
+		whole, err = true, w.error
+	}
 	return c.wrap(op, commands, err)
+}
+
+// wholeAnswer is what is wrong with an answer that came as it should: HAProxy
+// refuses something, or it is another worker's. That is no fault of the
+// exchange.
+type wholeAnswer struct{ error }
+
+// judge tells the errors of a reading from those of a whole answer.
+func judge(err error) error {
+	broken := is(err, ErrMismatch, ErrTruncated) && !is(err, errChanging)
+	if err == nil || broken {
+		return err
+	}
+	return wholeAnswer{err}
 }
 
 // send writes the line. HAProxy closes after the answer to it; the master CLI

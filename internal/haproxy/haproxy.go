@@ -124,12 +124,12 @@ func (c *Client) again(ctx context.Context, one func() (retry bool, err error)) 
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	const op = opInfo
 	commands := []string{"show info"}
-	reply, err := c.ask(ctx, op, commands)
-	if err != nil {
-		return Info{}, err
-	}
-	info, err := parseInfo(&lines{rest: reply})
-	return info, c.wrap(op, commands, err)
+	var info Info
+	err := c.ask(ctx, op, commands, func(reply string) (err error) {
+		info, err = parseInfo(&lines{rest: reply})
+		return err
+	})
+	return info, err
 }
 
 // Backends lists the backends and listen sections that HAProxy has, disabled
@@ -137,12 +137,12 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 func (c *Client) Backends(ctx context.Context) ([]string, error) {
 	const op = opBackends
 	commands := []string{"show backend"}
-	reply, err := c.ask(ctx, op, commands)
-	if err != nil {
-		return nil, err
-	}
-	names, err := parseBackends(reply)
-	return names, c.wrap(op, commands, err)
+	var names []string
+	err := c.ask(ctx, op, commands, func(reply string) (err error) {
+		names, err = parseBackends(reply)
+		return err
+	})
+	return names, err
 }
 
 // internalProxies are proxies that some versions of HAProxy create and list;
@@ -173,11 +173,7 @@ func parseBackends(reply string) ([]string, error) {
 func (c *Client) Probe(ctx context.Context) error {
 	const op = opProbe
 	commands := []string{"set server haproxy-weighter.probe:/none weight 1"}
-	reply, err := c.ask(ctx, op, commands)
-	if err != nil {
-		return err
-	}
-	return c.wrap(op, commands, parseProbe(reply))
+	return c.ask(ctx, op, commands, parseProbe)
 }
 
 func parseProbe(reply string) error {
@@ -224,14 +220,17 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// ask sends one line and reads the whole answer. An answer that does not end
-// is never used, but its words are: a master socket that was taken for a
-// worker's says that it does not know the command, and then waits for the next.
-func (c *Client) ask(ctx context.Context, op string, commands []string) (string, error) {
-	var reply []byte
-	err := c.exchange(ctx, op, commands, func(r io.Reader) (err error) {
-		reply, err = io.ReadAll(r)
-		if err == nil || len(reply) == 0 {
+// ask sends one line and has the whole answer parsed; its error is wrapped. An
+// answer that does not end is never used, but its words are: a master socket
+// that was taken for a worker's says that it does not know the command, and
+// then waits for the next.
+func (c *Client) ask(ctx context.Context, op string, commands []string, parse func(reply string) error) error {
+	return c.exchange(ctx, op, commands, func(r io.Reader) error {
+		reply, err := io.ReadAll(r)
+		if err == nil {
+			return judge(parse(string(reply)))
+		}
+		if len(reply) == 0 {
 			return err
 		}
 		if refusal := classify(string(reply)); refusal != nil {
@@ -239,5 +238,4 @@ func (c *Client) ask(ctx context.Context, op string, commands []string) (string,
 		}
 		return fmt.Errorf("%w; so far it was %s", err, cut(string(reply)))
 	})
-	return string(reply), err
 }

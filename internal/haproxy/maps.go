@@ -100,12 +100,11 @@ func (c *Client) Map(ctx context.Context, path string) (*Map, error) {
 	commands := []string{"show info", "show map " + path}
 	var m *Map
 	err := c.again(ctx, func() (bool, error) {
-		reply, err := c.ask(ctx, op, commands)
-		if err != nil {
-			return false, err
-		}
-		m, err = parseMap(reply, path, c.framed(commands))
-		return errors.Is(err, ErrStopping), c.wrap(op, commands, err)
+		err := c.ask(ctx, op, commands, func(reply string) (err error) {
+			m, err = parseMap(reply, path, c.framed(commands))
+			return err
+		})
+		return errors.Is(err, ErrStopping), err
 	})
 	if err != nil {
 		return nil, err
@@ -170,16 +169,17 @@ func (c *Client) EditMap(ctx context.Context, path string, edits []MapEdit, perL
 	out := &MapOutcome{}
 	for sent := 0; sent < len(edits); {
 		commands, n := c.mapLine(path, edits[sent:], perLine)
-		reply, err := c.ask(ctx, op, commands)
+		var info Info
+		var answers []error
+		err := c.ask(ctx, op, commands, func(reply string) (err error) {
+			info, answers, err = parseEdits(reply, n, c.framed(commands))
+			if err == nil && sent > 0 && info.Worker != out.Info.Worker {
+				err = ErrStopping
+			}
+			return err
+		})
 		if err != nil {
 			return out, err
-		}
-		info, answers, err := parseEdits(reply, n, c.framed(commands))
-		if err == nil && sent > 0 && info.Worker != out.Info.Worker {
-			err = ErrStopping
-		}
-		if err != nil {
-			return out, c.wrap(op, commands, err)
 		}
 		out.Info = info
 		for i, answer := range answers {

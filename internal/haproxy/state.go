@@ -42,14 +42,15 @@ var errChanging = errors.New("servers were added or removed meanwhile")
 // when another proxy is called like that number, for all of them.
 func (c *Client) stateOnce(ctx context.Context, op string, commands []string, backend string) (*State, error) {
 	for n := 0; ; n++ {
-		reply, err := c.ask(ctx, op, commands)
-		if err != nil {
-			return nil, err
-		}
-		state, id, err := parseState(reply, backend, c.framed(commands))
+		var state *State
+		var id int
+		err := c.ask(ctx, op, commands, func(reply string) (err error) {
+			state, id, err = parseState(reply, backend, c.framed(commands))
+			return err
+		})
 		switch {
 		case !errors.Is(err, errNoRows):
-			return state, c.wrap(op, commands, err)
+			return state, err
 		case n == 0:
 			commands = []string{commands[0], commands[1], fmt.Sprintf("show stat %d 6 -1", id)}
 		case n == 1:

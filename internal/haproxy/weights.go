@@ -134,12 +134,12 @@ func (o *Outcome) leaveOut(c *Client, op, backend string, changes []Change, now 
 }
 
 func (c *Client) setOneLine(ctx context.Context, op, backend string, commands []string, n int) (*weightAnswers, error) {
-	reply, err := c.ask(ctx, op, commands)
-	if err != nil {
-		return nil, err
-	}
-	a, err := parseWeights(reply, backend, n, c.framed(commands))
-	return a, c.wrap(op, commands, err)
+	var a *weightAnswers
+	err := c.ask(ctx, op, commands, func(reply string) (err error) {
+		a, err = parseWeights(reply, backend, n, c.framed(commands))
+		return err
+	})
+	return a, err
 }
 
 // setLine makes the commands of one line and tells how many changes it takes.
