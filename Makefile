@@ -76,7 +76,7 @@ packages:
 	@GO='$(GO)' packaging/build
 
 # The packages' life in a Debian that boots with systemd, and the container's
-# image; as root, about two minutes, once a minute more to make that Debian. What
+# image; as root, about three minutes, once two more to make two Debians. What
 # needs no root, about a minute, is part of "test": go test ./test/packaging
 packages-test:
 	@test/packaging/lifecycle/run $(PACKAGES_SUITES)

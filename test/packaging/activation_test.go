@@ -75,7 +75,8 @@ func TestRestartRefusesNothing(t *testing.T) {
 	})
 }
 
-// connectErrors asks HAProxy how often a connection to the agent has failed.
+// connectErrors asks HAProxy how often a connection to the agent has failed, with
+// the times that it then tried again.
 func connectErrors(t *testing.T, s *spoe.Scene) int {
 	t.Helper()
 	stat, err := s.HAProxy.Command(t.Context(), "show stat")
@@ -86,15 +87,19 @@ func connectErrors(t *testing.T, s *spoe.Scene) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	column := slices.Index(rows[0], "econ")
 	for _, row := range rows {
-		if row[0] == "weighter-agent" && row[1] == "weighter" {
-			n, err := strconv.Atoi(row[column])
+		if row[0] != "weighter-agent" || row[1] != "weighter" {
+			continue
+		}
+		sum := 0
+		for _, column := range []string{"econ", "wretr"} {
+			n, err := strconv.Atoi(row[slices.Index(rows[0], column)])
 			if err != nil {
 				t.Fatal(err)
 			}
-			return n
+			sum += n
 		}
+		return sum
 	}
 	t.Fatalf("no server of the agent in %s", stat)
 	return 0

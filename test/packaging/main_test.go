@@ -29,6 +29,7 @@ var built struct {
 	rpm string
 	tar string
 
+	sources string // what they were made of: a copy of the repository's files
 	root    string // the deb, unpacked
 	program string
 }
@@ -50,8 +51,11 @@ func TestMain(m *testing.M) {
 }
 
 func buildAll(dir string) error {
-	built.dir, built.root = filepath.Join(dir, "packages"), filepath.Join(dir, "root")
-	if err := build("../..", built.dir, nil); err != nil {
+	built.dir, built.root, built.sources = filepath.Join(dir, "packages"), filepath.Join(dir, "root"), filepath.Join(dir, "sources")
+	if err := copySources(built.sources); err != nil {
+		return err
+	}
+	if err := build(built.sources, built.dir, nil); err != nil {
 		return err
 	}
 	for pattern, file := range map[string]*string{"*.deb": &built.deb, "*.rpm": &built.rpm, "*.tar.gz": &built.tar} {
@@ -65,6 +69,20 @@ func buildAll(dir string) error {
 		return fmt.Errorf("dpkg-deb: %w: %s", err, out)
 	}
 	built.program = filepath.Join(built.root, "usr/bin/haproxy-weighter")
+	return nil
+}
+
+// copySources copies what git knows or would take, as it is now: two builds can
+// only be compared when nobody edits a file between them.
+func copySources(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	const script = `git -C ../.. ls-files -z --cached --others --exclude-standard |
+		tar -C ../.. --null --files-from=- --ignore-failed-read --warning=no-failed-read -c | tar -C "$1" -x`
+	if out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("copying the sources: %w: %s", err, out)
+	}
 	return nil
 }
 
