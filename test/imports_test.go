@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"test/haproxytest":  {"test/haproxyproc"}, // for tests only: it imports testing
 	"test/graphiteproc": {"test/child"},
 	"test/ingest":       {},
+	"test/logbook":      {},
 	"test/memgraphite":  {},
 	"test/demo":         {"test/haproxyproc", "test/ingest", "test/memgraphite", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/scripts":      {},

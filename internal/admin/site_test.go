@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/test/memgraphite"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
@@ -29,29 +29,11 @@ import (
 // is not busy.
 const patience = 60 * time.Second
 
-// logBook keeps the log lines of a test.
-type logBook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 // site is a real HAProxy, a render API that answers from memory, the balancers
 // between them and the admin server in front.
 type site struct {
 	t        testing.TB
-	log      *logBook
+	log      *logbook.Book
 	haproxy  *haproxyproc.Process
 	graphite *httptest.Server
 	controls *balancer.Controls
@@ -100,7 +82,7 @@ func newSite(t testing.TB, haproxyConfig string, loads map[string]float64, backe
 // newSiteOf is newSite with whatever change makes of the configuration.
 func newSiteOf(t testing.TB, haproxyConfig string, loads map[string]float64, change func(*config.Config)) *site {
 	t.Helper()
-	s := &site{t: t, log: &logBook{}, loads: loads, history: NewHistory(nil)}
+	s := &site{t: t, log: &logbook.Book{}, loads: loads, history: NewHistory(nil)}
 	s.graphite = httptest.NewServer(http.HandlerFunc(s.render))
 	t.Cleanup(s.graphite.Close)
 	p, err := haproxyproc.Start(t.Context(), haproxyproc.Options{Config: haproxyConfig, MasterWorker: true})

@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -246,34 +246,10 @@ func steady(now time.Time, value float64) []graphite.Point {
 // nulls is a series that reported once and is silent now.
 func nulls(now time.Time) []graphite.Point { return steady(now, math.NaN()) }
 
-// logBook keeps the log lines of a test.
-type logBook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
-
-func (l *logBook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 // rig is one balancer with fakes around it.
 type rig struct {
 	t        *testing.T
-	log      *logBook
+	log      *logbook.Book
 	graphite *fakeGraphite
 	planes   []*fakeHAProxy
 	controls *Controls
@@ -291,7 +267,7 @@ func ingest() config.Backend {
 }
 
 func newRig(t *testing.T, b config.Backend, g *fakeGraphite, planes ...*fakeHAProxy) *rig {
-	r := &rig{t: t, log: &logBook{}, graphite: g, planes: planes}
+	r := &rig{t: t, log: &logbook.Book{}, graphite: g, planes: planes}
 	r.controls = NewControls(time.Now, func(string) { r.balancer.Wake() })
 	o := Options{
 		Backend: b, Renderer: g, Jitter: func() float64 { return 0.5 },
@@ -355,7 +331,7 @@ func (r *Row) reason(step string) *weighting.Reason {
 
 func (r *rig) wantLog(n int, text string) {
 	r.t.Helper()
-	if got := r.log.count(text); got != n {
+	if got := r.log.Count(text); got != n {
 		r.t.Errorf("%d log lines with %q, want %d; log:\n%s", got, text, n, r.log)
 	}
 }

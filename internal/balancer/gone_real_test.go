@@ -35,9 +35,9 @@ func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
 		return true
 	}
 	s.until("both tables say so, and the socket's fault is told", func() bool {
-		return unread() && s.log.count("HAProxy's socket does not answer") == 1
+		return unread() && s.log.Count("HAProxy's socket does not answer") == 1
 	})
-	if faults := fleet.Faults(); len(faults) != 1 || faults[0].Socket == "" || s.log.count("level=WARN") != 1 {
+	if faults := fleet.Faults(); len(faults) != 1 || faults[0].Socket == "" || s.log.Count("level=WARN") != 1 {
 		t.Errorf("faults %+v; log:\n%s", faults, s.log)
 	}
 	if err := s.haproxy[0].Restart(); err != nil {
@@ -45,6 +45,6 @@ func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
 	}
 	s.until("the weights are back", func() bool { return s.weighted(0) })
 	s.until("the end is told", func() bool {
-		return s.log.count("HAProxy's socket answers again") == 1 && len(fleet.Faults()) == 0
+		return s.log.Count("HAProxy's socket answers again") == 1 && len(fleet.Faults()) == 0
 	})
 }

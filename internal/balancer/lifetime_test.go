@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -177,20 +178,20 @@ func TestDumpsAreShared(t *testing.T) {
 }
 
 func TestLoopGainIsToldWhenItBeginsAndEnds(t *testing.T) {
-	log := &logBook{}
+	log := &logbook.Book{}
 	p := newPlane(Plane{Socket: "x", DataPlane: fourServers()}, &Options{Now: time.Now}, slog.New(slog.NewTextHandler(log, nil)), true)
 	d := &weighting.Decision{Gain: 8, Delay: time.Minute, Lifetime: 5 * time.Minute}
 	for range 3 {
 		p.tellLoopGain(d)
 	}
-	if log.count("react more strongly") != 1 || log.count("is 1.60") != 1 {
+	if log.Count("react more strongly") != 1 || log.Count("is 1.60") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 	d.Gain = 2
 	for range 3 {
 		p.tellLoopGain(d)
 	}
-	if log.count("react no more strongly") != 1 {
+	if log.Count("react no more strongly") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }

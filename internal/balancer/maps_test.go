@@ -20,6 +20,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -121,8 +122,8 @@ func (f *fakeMaps) take() string {
 }
 
 // keeper is a mapKeeper of the load map, driven by hand.
-func keeper(f *fakeMaps) (*mapKeeper, *logBook) {
-	log := &logBook{}
+func keeper(f *fakeMaps) (*mapKeeper, *logbook.Book) {
+	log := &logbook.Book{}
 	o := &Options{
 		Backend: config.Backend{Name: "in", MaxAge: time.Minute, Maps: config.Maps{Load: "/load.map"}},
 		Now:     func() time.Time { return at(10) },
@@ -196,7 +197,7 @@ func mapGetsWhatChanged(t *testing.T, single bool) {
 		wantEdits, wantMap = "add in/s3 3, del in/s3 0, add in/s1 1, add in/s2 2", "in/s3=3 in/s1=1 in/s2=2"
 	}
 	step("a reload in between", loaded(two, map[string]float64{"s1": 1, "s2": 2, "s3": 3}), wantEdits, wantMap)
-	if log.count("level=WARN") > 0 {
+	if log.Count("level=WARN") > 0 {
 		t.Errorf("warnings:\n%s", log)
 	}
 }
@@ -208,7 +209,7 @@ func TestMapFaultsAreToldOnce(t *testing.T) {
 	bring := func() { k.bring(t.Context(), k.files[0], loaded(w, map[string]float64{"s1": 1})) }
 	bring()
 	bring()
-	if log.count("HAProxy has not loaded a map of backend.maps") != 1 || log.count("map_str_int(/load.map,0)") != 1 {
+	if log.Count("HAProxy has not loaded a map of backend.maps") != 1 || log.Count("map_str_int(/load.map,0)") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 	f.err = nil
@@ -220,8 +221,8 @@ func TestMapFaultsAreToldOnce(t *testing.T) {
 	f.err = nil
 	bring()
 	for _, line := range []string{"HAProxy has loaded the map", "a map can't be kept up to date", "the map is up to date again"} {
-		if log.count(line) != 1 {
-			t.Errorf("%q is there %d times:\n%s", line, log.count(line), log)
+		if log.Count(line) != 1 {
+			t.Errorf("%q is there %d times:\n%s", line, log.Count(line), log)
 		}
 	}
 	if f.text() != "in/s1=1" {
@@ -345,7 +346,7 @@ func TestRealMapNotLoaded(t *testing.T) {
 	cfg, url := mapped(t, load, load)
 	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4"))
 	s.start(func(b *config.Backend) { b.Maps = config.Maps{Load: load} })
-	s.until("the missing map is told", func() bool { return s.log.count("HAProxy has not loaded a map") == 1 })
+	s.until("the missing map is told", func() bool { return s.log.Count("HAProxy has not loaded a map") == 1 })
 	s.until("s1 is weighted down", func() bool { return s.weighted(0) })
 	if err := os.WriteFile(load, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -354,9 +355,9 @@ func TestRealMapNotLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until("the map is filled", func() bool { load1, _, _ := look(t, url); return load1 == int(s.loads["s1"]) })
-	s.until("its end is told", func() bool { return s.log.count("HAProxy has loaded the map") == 1 })
+	s.until("its end is told", func() bool { return s.log.Count("HAProxy has loaded the map") == 1 })
 	s.wantLog(1, "HAProxy has not loaded a map")
-	if diff := cmp.Diff(1, s.log.count("map filled")); diff != "" {
+	if diff := cmp.Diff(1, s.log.Count("map filled")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

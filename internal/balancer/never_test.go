@@ -372,7 +372,7 @@ func halfApplied(t *testing.T, fail func(*fakeHAProxy), words string) {
 			t.Error("the table tells no fault")
 		}
 		r.wantLog(1, "weights are not all as they were set")
-		if r.log.count(words) == 0 {
+		if r.log.Count(words) == 0 {
 			t.Errorf("the log does not have %q:\n%s", words, r.log)
 		}
 		p.do(func() { p.refuse, p.ignore = nil, nil })

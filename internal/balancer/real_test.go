@@ -20,6 +20,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/test/memgraphite"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
@@ -34,7 +35,7 @@ const patience = 60 * time.Second
 // site is a render API and the HAProxy processes of one test.
 type site struct {
 	t       *testing.T
-	log     *logBook
+	log     *logbook.Book
 	url     string
 	mu      sync.Mutex
 	loads   map[string]float64
@@ -51,7 +52,7 @@ func newSite(t *testing.T, loads map[string]float64, configs ...string) *site {
 // newSiteOf is newSite with a version of HAProxy.
 func newSiteOf(t *testing.T, b haproxyproc.Binary, loads map[string]float64, configs ...string) *site {
 	t.Helper()
-	s := &site{t: t, log: &logBook{}, loads: loads}
+	s := &site{t: t, log: &logbook.Book{}, loads: loads}
 	server := httptest.NewServer(http.HandlerFunc(s.render))
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -190,7 +191,7 @@ func (s *site) weighted(i int) bool {
 
 func (s *site) wantLog(n int, text string) {
 	s.t.Helper()
-	if got := s.log.count(text); got != n {
+	if got := s.log.Count(text); got != n {
 		s.t.Errorf("%d log lines with %q, want %d; log:\n%s", got, text, n, s.log)
 	}
 }
@@ -283,12 +284,12 @@ func TestRealHungHAProxyDelaysNobody(t *testing.T) {
 	}
 	s.start()
 	s.until("the well one is weighted while the other hangs", func() bool { return s.weighted(1) })
-	s.until("the hung one is told", func() bool { return s.log.count("HAProxy can't be read") == 1 })
+	s.until("the hung one is told", func() bool { return s.log.Count("HAProxy can't be read") == 1 })
 	if err := s.haproxy[0].Resume(); err != nil {
 		t.Fatal(err)
 	}
 	s.until("the other is weighted once it answers", func() bool { return s.weighted(0) })
-	s.until("its end is told", func() bool { return s.log.count("HAProxy can be read again") == 1 })
+	s.until("its end is told", func() bool { return s.log.Count("HAProxy can be read again") == 1 })
 }
 
 func TestRealSlowTargetDelaysNoOtherBackend(t *testing.T) {
@@ -315,7 +316,7 @@ func TestRealBackendOnOneSocketOnly(t *testing.T) {
 	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4"), other)
 	fleet, _ := s.start()
 	s.until("s1 is weighted down", func() bool { return s.weighted(0) })
-	s.until("the other socket is told", func() bool { return s.log.count("does not have the backend") == 1 })
+	s.until("the other socket is told", func() bool { return s.log.Count("does not have the backend") == 1 })
 	if n := len(fleet.Balancers()[0].Tables()); n != 1 {
 		t.Errorf("%d tables, want that of the HAProxy that has the backend", n)
 	}

@@ -32,15 +32,15 @@ func TestRealReloadsAndRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.until("weights are back", func() bool { return cmp.Equal(want, s.weights(0)) })
-			s.until("the reload is told", func() bool { return s.log.count("HAProxy has a new worker") > n })
+			s.until("the reload is told", func() bool { return s.log.Count("HAProxy has a new worker") > n })
 		}
 		s.haproxy[0].Kill()
-		s.until("the dead socket is told", func() bool { return s.log.count("socket does not answer") == 1 })
+		s.until("the dead socket is told", func() bool { return s.log.Count("socket does not answer") == 1 })
 		if err := s.haproxy[0].Restart(); err != nil {
 			t.Fatal(err)
 		}
 		s.until("weights are back", func() bool { return cmp.Equal(want, s.weights(0)) })
-		s.until("its end is told", func() bool { return s.log.count("socket answers again") == 1 })
+		s.until("its end is told", func() bool { return s.log.Count("socket answers again") == 1 })
 		s.wantLog(1, "socket does not answer")
 		s.wantLog(0, "somebody else")
 	})
@@ -55,7 +55,7 @@ func TestRealHandsOfOperators(t *testing.T) {
 		want := s.weights(0)
 
 		s.command(0, "set server ingest/s2 weight 13")
-		s.until("the foreign write is told", func() bool { return s.log.count("somebody else has set weights") == 1 })
+		s.until("the foreign write is told", func() bool { return s.log.Count("somebody else has set weights") == 1 })
 		s.until("the foreign write is taken back", func() bool { return s.weights(0)["s2"] != 13 })
 
 		s.command(0, "set server ingest/s3 weight 0")
@@ -104,7 +104,7 @@ func TestRealStaticAlgorithm(t *testing.T) {
 		static := proxy(t, "source", "s1", "s2", "s3", "s4")
 		s := newSiteOf(t, b, uneven(), static)
 		s.start()
-		s.until("the refusal is told", func() bool { return s.log.count("HAProxy refuses weights") == 1 })
+		s.until("the refusal is told", func() bool { return s.log.Count("HAProxy refuses weights") == 1 })
 		consistent := strings.Replace(static, "balance source", "balance source\n  hash-type consistent", 1)
 		if err := s.haproxy[0].Reload(consistent); err != nil {
 			t.Fatal(err)

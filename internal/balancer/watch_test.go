@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 )
 
 func TestWatchBacksOffOnlyWhenAllSlotsAreTaken(t *testing.T) {
@@ -28,7 +29,7 @@ func TestWatchBacksOffOnlyWhenAllSlotsAreTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log, looks, seen := &logBook{}, 0, 0
+				log, looks, seen := &logbook.Book{}, 0, 0
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				logger := slog.New(slog.NewTextHandler(log, nil))
@@ -43,7 +44,7 @@ func TestWatchBacksOffOnlyWhenAllSlotsAreTaken(t *testing.T) {
 				if looks < test.least || looks > test.most || seen != 0 {
 					t.Errorf("%d looks in a minute (want %d to %d), %d workers told", looks, test.least, test.most, seen)
 				}
-				if log.count("does not answer") != 1 || log.count(test.words) != 1 {
+				if log.Count("does not answer") != 1 || log.Count(test.words) != 1 {
 					t.Errorf("log:\n%s", log)
 				}
 			})
@@ -85,7 +86,7 @@ func TestTwinsAreToldOnce(t *testing.T) {
 	worker := func(pid int, node string) haproxy.Info {
 		return haproxy.Info{Worker: haproxy.Worker{PID: pid, StartTime: 1000 + int64(pid)}, Node: node}
 	}
-	log := &logBook{}
+	log := &logbook.Book{}
 	all := &twins{}
 	watchers := map[string]*watcher{}
 	for _, socket := range []string{"unix:/a", "unix:/b", "unix:/c"} {
@@ -111,7 +112,7 @@ func TestTwinsAreToldOnce(t *testing.T) {
 			t.Errorf("%s, process %d on %s: told %v, want %v", look.socket, look.info.Worker.PID, look.info.Node, got, look.told)
 		}
 	}
-	if log.count("same HAProxy") != 2 || log.count("socket=unix:/b other=unix:/a") != 2 {
+	if log.Count("same HAProxy") != 2 || log.Count("socket=unix:/b other=unix:/a") != 2 {
 		t.Errorf("log:\n%s", log)
 	}
 }
@@ -119,7 +120,7 @@ func TestTwinsAreToldOnce(t *testing.T) {
 // TestWatchTellsTwinsOnce: run asks until it has told, and not again.
 func TestWatchTellsTwinsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &logBook{}
+		log := &logbook.Book{}
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		looks := 0
 		w := &watcher{
@@ -139,7 +140,7 @@ func TestWatchTellsTwinsOnce(t *testing.T) {
 		if err := w.run(ctx); err != nil {
 			t.Errorf("run: %v", err)
 		}
-		if looks != 3 || log.count("same HAProxy") != 1 {
+		if looks != 3 || log.Count("same HAProxy") != 1 {
 			t.Errorf("%d looks; log:\n%s", looks, log)
 		}
 	})

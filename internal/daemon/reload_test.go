@@ -66,7 +66,7 @@ listen = ["127.0.0.1:1"]
 	if w := s.weight("other/s1"); w != 128 {
 		t.Errorf("weight %d of a backend that is no longer balanced", w)
 	}
-	if n := s.log.count("somebody else has set weights"); n != 0 {
+	if n := s.log.Count("somebody else has set weights"); n != 0 {
 		t.Errorf("%d times our own weights were taken for somebody else's; log:\n%s", n, s.log)
 	}
 	_, text := s.http("admin.sock", "GET", "/metrics", nil)
@@ -103,7 +103,7 @@ func TestReloadStorm(t *testing.T) {
 		} else {
 			s.configure(oneToFour, "")
 		}
-		good, bad := s.log.count("configuration reloaded"), s.log.count("was not reloaded")
+		good, bad := s.log.Count("configuration reloaded"), s.log.Count("was not reloaded")
 		s.hangUp()
 		s.until("the reload is over", func() bool {
 			code, text := s.http("admin.sock", "GET", "/api/v1/table/ingest", nil)
@@ -111,13 +111,13 @@ func TestReloadStorm(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &tables); code != 200 || err != nil || len(tables.Tables) != 1 || len(tables.Tables[0].Servers) != 4 {
 				t.Fatalf("a table is missing during a reload: %d %s %v", code, text, err)
 			}
-			return s.log.count("configuration reloaded") > good || s.log.count("was not reloaded") > bad
+			return s.log.Count("configuration reloaded") > good || s.log.Count("was not reloaded") > bad
 		})
 	}
 	if w := s.weight("ingest/s1"); w != 64 {
 		t.Errorf("weight %d", w)
 	}
-	if n := s.log.count("somebody else has set weights"); n != 0 {
+	if n := s.log.Count("somebody else has set weights"); n != 0 {
 		t.Errorf("our own weights were taken for somebody else's; log:\n%s", s.log)
 	}
 }

@@ -37,7 +37,7 @@ func TestRestartRemembers(t *testing.T) {
 	if control.Pins["s2"].Weight != 7 || control.Freeze == nil || control.Freeze.Reason != "change 4711" || control.Freeze.Author == "" {
 		t.Errorf("orders after the restart: %+v", control)
 	}
-	if s.log.count("orders of operators from before the restart count") != 1 {
+	if s.log.Count("orders of operators from before the restart count") != 1 {
 		t.Errorf("nobody is told; log:\n%s", s.log)
 	}
 	s.order("unfreeze", api.Order{Backend: "ingest"})

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/test/memgraphite"
 )
 
@@ -35,33 +35,13 @@ type scene struct {
 	url     string // of Graphite
 	dir     string
 	file    string // of the configuration
-	log     *book
+	log     *logbook.Book
 	reload  chan os.Signal
 	stop    func() // the daemon; nil when it does not run
 }
 
-// book keeps log lines.
-type book struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *book) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func (b *book) count(text string) int { return strings.Count(b.String(), text) }
-
 func newScene(t *testing.T) *scene {
-	s := &scene{t: t, log: &book{}, store: memgraphite.New(nil)}
+	s := &scene{t: t, log: &logbook.Book{}, store: memgraphite.New(nil)}
 	dir, err := haproxyproc.TempDir() // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +164,7 @@ func (s *scene) until(what string, holds func() bool) {
 
 func (s *scene) untilLog(n int, text string) {
 	s.t.Helper()
-	s.until(fmt.Sprintf("%d log lines with %q", n, text), func() bool { return s.log.count(text) >= n })
+	s.until(fmt.Sprintf("%d log lines with %q", n, text), func() bool { return s.log.Count(text) >= n })
 }
 
 func (s *scene) runtime(line string) string {

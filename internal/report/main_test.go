@@ -1,11 +1,9 @@
 package report
 
 import (
-	"bytes"
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,22 +39,7 @@ func table(at time.Time, rows ...balancer.Row) *balancer.Table {
 }
 
 // book keeps log lines without their times.
-type book struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (k *book) Write(p []byte) (int, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.b.Write(p)
-}
-
-func (k *book) String() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.b.String()
-}
+type book struct{ logbook.Book }
 
 func (k *book) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(k, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

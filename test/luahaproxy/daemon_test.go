@@ -1,7 +1,6 @@
 package luahaproxy
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 )
 
 // TestDaemon runs the program as it is shipped: Graphite, a pass, its listener, Lua. The oldest and
@@ -88,28 +88,10 @@ mode = "observe"
 	}
 }
 
-// log is what a program prints.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // startDaemon runs the program until the function that is returned ends it, as systemd does.
 func startDaemon(t *testing.T, program, file string) (stop func()) {
 	t.Helper()
-	out := new(log)
+	out := new(logbook.Book)
 	cmd := exec.Command(program, "run", "-f", file)
 	cmd.Stderr = out
 	if err := cmd.Start(); err != nil {

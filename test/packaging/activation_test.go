@@ -1,7 +1,6 @@
 package packaging
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/test/spoe"
 )
 
@@ -235,12 +235,12 @@ func onSocket(t *testing.T, l net.Listener, file string) *exec.Cmd {
 // daemon is the running program.
 type daemon struct {
 	cmd *exec.Cmd
-	log *log
+	log *logbook.Book
 }
 
 func start(t *testing.T, cmd *exec.Cmd) *daemon {
 	t.Helper()
-	d := &daemon{cmd: cmd, log: &log{}}
+	d := &daemon{cmd: cmd, log: &logbook.Book{}}
 	cmd.Stderr = d.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -263,24 +263,6 @@ func (d *daemon) stop(t *testing.T) {
 	if err := d.cmd.Wait(); err != nil {
 		t.Errorf("the program ended with %v; its log: %s", err, d.log.String())
 	}
-}
-
-// log is written by the program and read by the test.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // clients connect through HAProxy, one connection after the other each.

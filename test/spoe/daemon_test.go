@@ -1,7 +1,6 @@
 package spoe
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,13 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 )
 
 // TestDaemon runs the program as it is shipped: Graphite, a pass, the agent or
@@ -95,7 +94,7 @@ func awaitVisit(t *testing.T, s *Scene, what, server, words string) {
 type daemon struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *safeBuffer
+	log *logbook.Book
 }
 
 func startDaemon(t *testing.T, program string, s *Scene, graphite string) *daemon {
@@ -122,7 +121,7 @@ listen = [%q]
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	d := &daemon{t: t, cmd: exec.CommandContext(ctx, program, "run", "-f", file), log: new(safeBuffer)}
+	d := &daemon{t: t, cmd: exec.CommandContext(ctx, program, "run", "-f", file), log: new(logbook.Book)}
 	d.cmd.Stderr = d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.cmd.Start(); err != nil {
@@ -149,22 +148,4 @@ func (d *daemon) stop() {
 	if err := d.cmd.Wait(); err != nil {
 		d.t.Errorf("the program ended with %v", err)
 	}
-}
-
-// safeBuffer is written by the program and read by the test.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
