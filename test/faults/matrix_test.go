@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 // TestMatrix is the short form of the matrix: every fault, on the installed
 // HAProxy.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	path, err := haproxyproc.FindBinary("")
 	if err != nil {
 		t.Fatal(err)

@@ -78,6 +78,8 @@ func TestCheckLog(t *testing.T) {
 		"no end":              {[]line{warn("it broke"), end}, []told{fault}, 0, 1},
 		"no end, but killed":  {[]line{warn("it broke"), end}, []told{fault}, 1, 0},
 		"an end too many":     {[]line{warn("it broke"), info("it works again"), info("it works again"), end}, []told{fault}, 1, 1},
+		"two ends of parts":   {[]line{warn("it broke"), info("it works again"), info("it works again"), end}, []told{{begin: "it broke", end: "it works again", parts: true}}, 0, 0},
+		"no end of parts":     {[]line{warn("it broke"), end}, []told{{begin: "it broke", end: "it works again", parts: true}}, 0, 1},
 		"another warning":     {[]line{warn("something else"), end}, nil, 0, 1},
 		"a panic":             {[]line{{Level: "ERROR", Msg: "panic: x", raw: "panic: x"}, end}, nil, 0, 1},
 		"no word at the end":  {[]line{info("starting")}, nil, 0, 1},

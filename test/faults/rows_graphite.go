@@ -12,7 +12,7 @@ import (
 var (
 	noLoads    = told{begin: "no loads from Graphite", end: "loads from Graphite are back"}
 	held       = told{begin: "weights are held", end: "weights are no longer held"}
-	unusable   = told{begin: "servers without usable load", end: "servers have usable load again"}
+	unusable   = told{begin: "servers without usable load", end: "servers have usable load again", parts: true, most: 4}
 	clocks     = told{begin: "clocks differ", end: "clocks agree again"}
 	noHAProxy  = told{begin: "HAProxy can't be read", end: "HAProxy can be read again"}
 	noSocket   = told{begin: "HAProxy's socket does not answer", end: "HAProxy's socket answers again"}

@@ -72,7 +72,7 @@ func (s *scene) untilEnded(ctx context.Context, expected []told) error {
 			return false, err.Error()
 		}
 		for _, e := range expected {
-			if e.end != "" && count(lines, e.end) < count(lines, e.begin) {
+			if e.end != "" && !e.parts && count(lines, e.end) < count(lines, e.begin) {
 				return false, fmt.Sprintf("the log line %q", e.end)
 			}
 		}
