@@ -82,7 +82,7 @@ packages-test:
 	@test/packaging/lifecycle/run $(PACKAGES_SUITES)
 	@test/packaging/container
 
-# Every fault of the matrix on every version of HAProxy, about eight minutes: the
+# Every fault of the matrix on every version of HAProxy, about six minutes: the
 # table in docs/reliability.md is written anew. A random walk instead, and again:
 #   make faults FAULTS_FLAGS="--walk 30m"
 #   make faults FAULTS_FLAGS="--walk 30m --seed 7"
