@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"test/demo":         {"test/haproxyproc", "test/ingest", "test/memgraphite", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
 	"test/scripts":      {},
 	"test/metrics":      {},
+	"test/docs":         {}, // tests only
 	"test/e2e":          {},
 	"test/operations":   {}, // tests only
 	"test/bench":        {"test/haproxyproc", "graphite", "weighting", "internal/haproxy", "internal/config", "internal/balancer"},
