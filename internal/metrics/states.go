@@ -19,7 +19,7 @@ const (
 // holdCodes are all values of the label "code".
 var holdCodes = []string{
 	weighting.HoldNoServers, weighting.HoldStale, weighting.HoldQuorum, weighting.HoldAllZero, weighting.HoldTotal,
-	balancer.HoldFrozen, holdStarting, holdUnread, holdPanic, resultOther,
+	weighting.HoldScript, balancer.HoldFrozen, holdStarting, holdUnread, holdPanic, resultOther,
 }
 
 // holdCode keeps the label's values a closed set.

@@ -100,7 +100,7 @@ func TestUnread(t *testing.T) {
 
 func TestHold(t *testing.T) {
 	for code, want := range map[string]string{
-		"": "", weighting.HoldQuorum: weighting.HoldQuorum, balancer.HoldFrozen: balancer.HoldFrozen, holdStarting: holdStarting,
+		"": "", weighting.HoldQuorum: weighting.HoldQuorum, weighting.HoldScript: weighting.HoldScript, balancer.HoldFrozen: balancer.HoldFrozen, holdStarting: holdStarting,
 		"a code of tomorrow": resultOther,
 	} {
 		s := newScene()

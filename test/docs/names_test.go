@@ -165,6 +165,35 @@ func TestMetricsAndAlertsExist(t *testing.T) {
 	}
 }
 
+// TestHoldCodes holds that docs/metrics.md lists each cause for which weights can be held.
+func TestHoldCodes(t *testing.T) {
+	var source strings.Builder
+	for _, pattern := range []string{"weighting/*.go", "internal/balancer/*.go"} {
+		files, err := filepath.Glob(filepath.Join(repository, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Write(text)
+		}
+	}
+	_, list, ok := strings.Cut(parse(t, "docs/metrics.md").section(t, "Backends").text, "`code` is one of ")
+	told := spans(list)
+	codes := regexp.MustCompile(`(?m)^\s*(?:const )?Hold[A-Z]\w+ += "([a-z-]+)"`).FindAllStringSubmatch(source.String(), -1)
+	if !ok || len(codes) < 8 {
+		t.Fatalf("only the codes %v in the source, %v in the document", codes, told)
+	}
+	for _, m := range codes {
+		if !slices.Contains(told, m[1]) {
+			t.Errorf("docs/metrics.md does not list the code %s", m[1])
+		}
+	}
+}
+
 // TestMessagesExist holds that each SPOE message and variable that a document other than
 // docs/spoe.md names is in that one, which test/spoe compares with the program.
 func TestMessagesExist(t *testing.T) {
