@@ -178,14 +178,20 @@ func (b *Balancer) renderLoop(ctx context.Context) error {
 
 // rest waits for the next pass: an interval after start, +-10 % so that many
 // balancers do not ask Graphite in step. A pass that took longer than the
-// interval skips the turns that it missed.
+// interval skips the turns that it missed. When an order ends before, the pass
+// that sees that is made then.
 func (b *Balancer) rest(ctx context.Context, start time.Time) {
 	interval := b.options.Backend.Interval
 	wait := time.Duration(float64(interval) * (0.9 + 0.2*b.options.Jitter()))
 	for took := b.options.Now().Sub(start); wait <= took; {
 		wait += interval
 	}
-	timer := time.NewTimer(wait - b.options.Now().Sub(start))
+	now := b.options.Now()
+	wait -= now.Sub(start)
+	if end := b.options.Controls.Of(b.options.Backend.Name).end(); !end.IsZero() {
+		wait = min(wait, end.Sub(now))
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

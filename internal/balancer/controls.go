@@ -45,6 +45,26 @@ type Control struct {
 // Empty tells whether nothing is ordered.
 func (c Control) Empty() bool { return len(c.Pins) == 0 && c.Freeze == nil && c.Mode == nil }
 
+// end is when the first of the orders is over; zero when none ends by itself.
+func (c Control) end() time.Time {
+	var first time.Time
+	note := func(o Order) {
+		if !o.Until.IsZero() && (first.IsZero() || o.Until.Before(first)) {
+			first = o.Until
+		}
+	}
+	for _, pin := range c.Pins {
+		note(pin.Order)
+	}
+	if c.Freeze != nil {
+		note(c.Freeze.Order)
+	}
+	if c.Mode != nil {
+		note(c.Mode.Order)
+	}
+	return first
+}
+
 // at leaves out what is over.
 func (c Control) at(now time.Time) Control {
 	pins := make(map[string]Pin, len(c.Pins))

@@ -72,6 +72,40 @@ func TestPinCountsAtOnceAndUntilItsTime(t *testing.T) {
 	})
 }
 
+// The end of an order is a reason for a pass, however long the interval is.
+func TestOrdersEndAtTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b := fourServers(), ingest()
+		b.Interval = time.Hour
+		r := newRig(t, b, newGraphite(uneven()), p)
+		r.start()
+		defer r.stop()
+		time.Sleep(5 * time.Second)
+		try(t, r.controls.Pin("ingest", "s1", Pin{Order: order(time.Minute), Weight: 7}))
+		try(t, r.controls.Pin("ingest", "s2", Pin{Order: order(2 * time.Minute), Weight: 9}))
+		time.Sleep(time.Minute + time.Second)
+		if w := p.weights(); w["s1"] == 7 || w["s2"] != 9 || r.table(0).row("s1").Pin != nil {
+			t.Errorf("weights %v a second after the end of the pin of s1", w)
+		}
+		try(t, r.controls.Unpin("ingest", "s2"))
+		try(t, r.controls.SetMode("ingest", &ModeOrder{Order: order(time.Minute), Mode: config.Observe}))
+		try(t, r.controls.Freeze("ingest", Freeze{Order: order(30 * time.Second)}))
+		time.Sleep(31 * time.Second)
+		if table := r.table(0); table.Control.Freeze != nil || table.Mode != string(config.Observe) {
+			t.Errorf("after the end of the freeze: %+v, mode %s", table.Control, table.Mode)
+		}
+		time.Sleep(30 * time.Second)
+		if table := r.table(0); table.Mode != string(config.Live) {
+			t.Errorf("mode %s after its time", table.Mode)
+		}
+		asked := r.graphite.requestCount()
+		time.Sleep(30 * time.Minute)
+		if n := r.graphite.requestCount(); n != asked {
+			t.Errorf("%d renders while no order ends", n-asked)
+		}
+	})
+}
+
 // A pin is an order, so it counts when there are no loads to weigh by; other
 // servers are not moved.
 func TestPinCountsWithoutData(t *testing.T) {
