@@ -89,7 +89,7 @@ type Options struct {
 	Logger  *slog.Logger          // nil means slog.Default()
 	Now     func() time.Time      // nil means time.Now
 	Draw    func(n uint64) uint64 // uniform in [0,n), for many goroutines at once; nil means math/rand/v2
-	Before  *Handler              // its counts go on: that of the last configuration; nil means none
+	Before  *Handler              // its counts and the ages of its data go on: that of the last configuration; nil means none
 	Script  *lua.Script           // its function answer gets the messages that are not ours; nil means none
 	_       struct{}              // fields are named
 }
@@ -128,7 +128,11 @@ func New(o Options) *Handler {
 	}
 	for _, s := range o.Sources {
 		h.names = append(h.names, s.Backend)
-		h.backends[s.Backend] = &backend{source: s, name: s.Backend}
+		b := &backend{source: s, name: s.Backend}
+		if o.Before != nil && o.Before.backends[s.Backend] != nil {
+			b.before = o.Before.backends[s.Backend].index.Load()
+		}
+		h.backends[s.Backend] = b
 		h.Refresh(s.Backend)
 	}
 	return h

@@ -18,6 +18,7 @@ type backend struct {
 	index  atomic.Pointer[index]
 
 	making sync.Mutex // held by those who make an index, not by those who read
+	before *index     // that of the handler before, until there is one of our own
 }
 
 // refresh makes the index of the newest table, unless it is there already.
@@ -28,7 +29,10 @@ func (b *backend) refresh() {
 	switch {
 	case t == nil:
 		b.index.Store(nil)
-	case old == nil || old.table != t:
+	case old == nil:
+		b.index.Store(newIndex(b, t, b.before))
+		b.before = nil
+	case old.table != t:
 		b.index.Store(newIndex(b, t, old))
 	}
 }

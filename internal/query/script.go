@@ -26,7 +26,7 @@ func (q *query) script(m *message.Message) {
 	t.print(q.h.tally.log, q.now, printed)
 	switch {
 	case err != nil:
-		t.failed(q.h.tally.log, q.now, m.Name, err)
+		t.failed(q.h.tally.log, q.now, q.h.answerer, m.Name, err)
 		return
 	case len(set) == 0:
 		t.notFound.Add(1)
@@ -82,8 +82,8 @@ func plain(value any) any {
 // and when it works again.
 type scriptTally struct {
 	kindTally
-	bad      atomic.Bool
-	failedAt atomic.Int64 // Unix seconds, of the newest failure
+	told     atomic.Pointer[lua.Answerer] // whose failure has been told; nil: all is good
+	failedAt atomic.Int64                 // Unix seconds, of the newest failure
 
 	printing sync.Mutex
 	minute   int64 // of the lines printed
@@ -91,13 +91,14 @@ type scriptTally struct {
 }
 
 // quiet is how long a script must not have failed to be called good again: one
-// that fails for some messages is told once, not each time.
+// that fails for some messages is told once, not each time. The one that a
+// reload brings is told anew, since its failure may be another.
 const quiet = time.Minute
 
-func (t *scriptTally) failed(log *slog.Logger, now time.Time, name string, err error) {
+func (t *scriptTally) failed(log *slog.Logger, now time.Time, by *lua.Answerer, name string, err error) {
 	t.refused.Add(1)
 	t.failedAt.Store(now.Unix())
-	if t.bad.Load() || !t.bad.CompareAndSwap(false, true) {
+	if t.told.Load() == by || t.told.Swap(by) == by {
 		return
 	}
 	log.Warn("the script fails on an SPOE message", "message", shown(name), "cause", err.Error(),
@@ -106,7 +107,8 @@ func (t *scriptTally) failed(log *slog.Logger, now time.Time, name string, err e
 }
 
 func (t *scriptTally) worked(log *slog.Logger, now time.Time) {
-	if !t.bad.Load() || now.Unix()-t.failedAt.Load() < int64(quiet/time.Second) || !t.bad.CompareAndSwap(true, false) {
+	told := t.told.Load()
+	if told == nil || now.Unix()-t.failedAt.Load() < int64(quiet/time.Second) || !t.told.CompareAndSwap(told, nil) {
 		return
 	}
 	log.Info("the script answers SPOE messages again", "failed_so_far", t.refused.Load())

@@ -149,6 +149,23 @@ func TestScriptThatFails(t *testing.T) {
 	}
 }
 
+// TestAnotherScriptThatFails: what the script of a reload fails on is told too.
+func TestAnotherScriptThatFails(t *testing.T) {
+	first := answering(t, nil, `function answer() error("one") end`)
+	second := answering(t, nil, `function answer(message) if message == "bad" then error("two") end return {x = 1} end`)
+	second.tally = first.tally // as New does
+	told := func(text string) int { return strings.Count(first.log.String(), text) }
+	first.ask(asked("m"), asked("m"))
+	second.ask(asked("bad"), asked("bad"))
+	if told("answer.lua:1: one") != 1 || told("answer.lua:1: two") != 1 {
+		t.Errorf("log:\n%s", first.log.String())
+	}
+	second.now = second.now.Add(quiet)
+	if second.ask(asked("m"), asked("m")); told("the script answers SPOE messages again") != 1 {
+		t.Errorf("log:\n%s", first.log.String())
+	}
+}
+
 func TestWhatAScriptPrintsIsBounded(t *testing.T) {
 	d := answering(t, nil, `function answer() print("hello") end`)
 	for range 100 {
@@ -187,6 +204,24 @@ func TestScriptAnswersAtOnce(t *testing.T) {
 		d.publish("in", table(row("a", 10, 60), row("b", 10, 40)))
 	}
 	wg.Wait()
+}
+
+// TestAgesGoOn over a reload: data that the table has no more keep their age.
+func TestAgesGoOn(t *testing.T) {
+	d := newDesk(t, map[string][]*balancer.Table{"in": {table(row("a", 10, 100))}})
+	gone := table(with(row("a", 10, 100), silent))
+	d.publish("in", gone)
+	var now []*balancer.Table // none before those of the old configuration are taken over
+	source := Source{Backend: "in", MaxAge: time.Minute, Tables: func() []*balancer.Table { return now }}
+	after := &desk{t: t, Handler: New(Options{Before: d.Handler, Now: func() time.Time { return begin }, Sources: []Source{source}})}
+	if got := after.ask(asked("weighter-backend", "backend", "in")); got != "fresh=false" {
+		t.Errorf("before there is a table: %s", got)
+	}
+	now = []*balancer.Table{gone}
+	after.Refresh("in")
+	if got := after.ask(asked("weighter-server", "backend", "in", "server", "a")); got != "fresh=false weight=100 share=1000 age_ms=10000" {
+		t.Errorf("%s", got)
+	}
 }
 
 // TestCountsOfAScriptGoOn over a reload that takes the script away.
