@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,6 +68,11 @@ func Run(ctx context.Context, o Options) error {
 	d := newDaemon(o)
 	d.log.Info("starting", "version", o.Version, "config", o.Config.File, "backends", len(o.Config.Backends))
 	d.warnings(o.Config)
+	release, err := d.claim()
+	if err != nil {
+		return err
+	}
+	defer release()
 	kept := d.recall()
 	first, err := d.newGeneration(o.Config, nil)
 	if err != nil {
@@ -145,6 +151,14 @@ func (d *daemon) serve(ctx context.Context, l *listeners) error {
 	balancing, stopBalancing := context.WithCancel(outer)
 	defer stopTelling()
 	defer stopBalancing()
+	// Orders are kept until nobody can give any more.
+	keeping, stopKeeping := context.WithCancel(outer)
+	var keeper sync.WaitGroup
+	defer keeper.Wait()
+	defer stopKeeping()
+	if d.keeper != nil {
+		keeper.Go(func() { d.keeper.Run(keeping) })
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer stopBalancing()
@@ -172,9 +186,6 @@ func (d *daemon) serve(ctx context.Context, l *listeners) error {
 // tellers are the parts that tell of the balancers.
 func (d *daemon) tellers(l *listeners) []func(context.Context) error {
 	all := []func(context.Context) error{d.reporting.run, d.watchdog}
-	if d.keeper != nil {
-		all = append(all, func(ctx context.Context) error { d.keeper.Run(ctx); return nil })
-	}
 	if l.admin != nil {
 		all = append(all, func(ctx context.Context) error { return d.admin.Serve(ctx, l.admin) })
 	}
@@ -213,13 +224,13 @@ func (d *daemon) carbon() (metrics.CarbonStats, bool) { return d.reporting.stats
 
 // ordered is told of each change of the operators' orders.
 func (d *daemon) ordered(backend string) {
-	if d.keeper != nil {
-		d.keeper.Ordered()
-	}
 	if f := d.fleet(); f != nil {
 		if b := f.Balancer(backend); b != nil {
 			b.Wake()
 		}
+	}
+	if d.keeper != nil {
+		d.keeper.Ordered()
 	}
 }
 
@@ -236,7 +247,7 @@ func (d *daemon) Passed(t *balancer.Table) {
 	d.admin.Passed(t)
 	d.reporting.passed(t)
 	if d.keeper != nil {
-		d.keeper.Passed()
+		d.keeper.Passed(t.Changes > 0)
 	}
 }
 
@@ -247,6 +258,14 @@ func (d *daemon) content() state.Content {
 		c.Learnt = f.Learnt()
 	}
 	return c
+}
+
+// claim makes the state file ours.
+func (d *daemon) claim() (release func(), err error) {
+	if path := d.options.Config.State.File; path != "" {
+		return state.Claim(path)
+	}
+	return func() {}, nil
 }
 
 // recall reads the state file. One that can't be used is no reason not to

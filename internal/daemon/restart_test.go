@@ -87,6 +87,25 @@ func TestStateFileFaults(t *testing.T) {
 	s.untilLog(1, "the state file is written again")
 }
 
+// Two daemons with one state file would lose each other's orders; the second
+// does not start, and leaves all as it is.
+func TestStateFileOfAnother(t *testing.T) {
+	s := newScene(t)
+	s.configure(oneToFour, "")
+	s.start()
+	s.until("weights are written", func() bool { return s.weight("ingest/s1") == 64 })
+	reload := s.reload
+	err := Run(t.Context(), s.options())
+	s.reload = reload
+	if err == nil || !strings.Contains(err.Error(), s.dir+"/state.json is in use by another haproxy-weighter") {
+		t.Errorf("error %v", err)
+	}
+	s.order("pin", api.Order{Backend: "ingest", Server: "s1", Weight: 9, Reason: "r", ForSeconds: 60})
+	if text, err := os.ReadFile(filepath.Join(s.dir, "state.json")); err != nil || !strings.Contains(string(text), `"weight": 9`) {
+		t.Errorf("the pin was answered and is not in the file: %s, %v", text, err)
+	}
+}
+
 // A listener that was asked for and can't be had ends the start; a default one
 // that can't be had is a fault.
 func TestListenersThatCannotBeHad(t *testing.T) {

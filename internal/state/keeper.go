@@ -15,31 +15,64 @@ type Keeper struct {
 	Tell func(error)
 	Now  func() time.Time // nil means time.Now
 
-	orders, passes chan struct{} // each holds one
+	orders  chan chan struct{} // of who waits for the write
+	passes  chan time.Duration // holds one: how soon to write
+	stopped chan struct{}
 }
 
-// learntEvery is the least time between two writes that only passes ask for.
-const learntEvery = 10 * time.Second
+// A write that passes ask for waits this long for others: a pass that has only
+// learnt something, and one that has set weights. Who starts after a kill takes
+// weights that the file does not know for somebody else's.
+const (
+	learntEvery = 10 * time.Second
+	weightEvery = time.Second
+)
+
+// orderLimit is how long an order waits for its write.
+const orderLimit = 2 * time.Second
 
 // NewKeeper returns a keeper of the file at path.
 func NewKeeper(path string, content func() Content, tell func(error)) *Keeper {
 	return &Keeper{
 		Path: path, Content: content, Tell: tell,
-		orders: make(chan struct{}, 1), passes: make(chan struct{}, 1),
+		orders: make(chan chan struct{}), passes: make(chan time.Duration, 1), stopped: make(chan struct{}),
 	}
 }
 
-// Ordered asks for a write at once: operators' orders have changed. It never
-// blocks.
-func (k *Keeper) Ordered() { ask(k.orders) }
-
-// Passed asks for a write soon: the loop has learnt something. It never blocks.
-func (k *Keeper) Passed() { ask(k.passes) }
-
-func ask(c chan struct{}) {
+// Ordered asks for a write at once: operators' orders have changed. It returns
+// when that has been tried, so that an order that was answered outlives a kill;
+// after orderLimit it waits no longer.
+func (k *Keeper) Ordered() {
+	timer := time.NewTimer(orderLimit)
+	defer timer.Stop()
+	tried := make(chan struct{})
 	select {
-	case c <- struct{}{}:
-	default:
+	case k.orders <- tried:
+	case <-k.stopped:
+		return
+	case <-timer.C:
+		return
+	}
+	select {
+	case <-tried:
+	case <-timer.C:
+	}
+}
+
+// Passed asks for a write soon: the loop has learnt something, and perhaps set
+// weights. It never blocks.
+func (k *Keeper) Passed(weights bool) {
+	soon := learntEvery
+	if weights {
+		soon = weightEvery
+	}
+	for {
+		select {
+		case k.passes <- soon:
+			return
+		case asked := <-k.passes:
+			soon = min(soon, asked)
+		}
 	}
 }
 
@@ -49,21 +82,23 @@ func (k *Keeper) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
-	waiting := false
+	defer close(k.stopped)
+	var due time.Time // zero: no pass has asked
 	for {
 		select {
 		case <-ctx.Done():
 			k.save()
 			return
-		case <-k.orders:
+		case tried := <-k.orders:
 			k.save()
-		case <-k.passes:
-			if !waiting {
-				waiting = true
-				timer.Reset(learntEvery)
+			close(tried)
+		case soon := <-k.passes:
+			if at := time.Now().Add(soon); due.IsZero() || at.Before(due) {
+				due = at
+				timer.Reset(soon)
 			}
 		case <-timer.C:
-			waiting = false
+			due = time.Time{}
 			k.save()
 		}
 	}

@@ -56,13 +56,20 @@ func Peek(path string) (Content, error) {
 	return c, err
 }
 
-// errUnusable says that the file was read and is no state file of ours.
+// errUnusable says that there is a file, and that it is no state file of ours.
 var errUnusable = errors.New("this state file can't be used")
+
+func unusable(path, format string, args ...any) (Content, error) {
+	return Content{}, fmt.Errorf("%s: %w: %s", path, errUnusable, fmt.Sprintf(format, args...))
+}
 
 func read(path string) (Content, error) {
 	// Without O_NONBLOCK a named pipe in its place would be waited for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return unusable(path, "%v", err)
+	case err != nil:
 		return Content{}, err
 	}
 	defer f.Close()
@@ -73,11 +80,11 @@ func read(path string) (Content, error) {
 	case !info.Mode().IsRegular():
 		return Content{}, fmt.Errorf("%s is not a regular file", path)
 	case info.Mode().Perm()&0o022 != 0:
-		return Content{}, fmt.Errorf("%s may be written by others than its owner (mode %#o), who could pin weights by it; run chmod 600 on it",
-			path, info.Mode().Perm())
+		return unusable(path, "it may be written by others than its owner (mode %#o), who could pin weights by it; run chmod 600 on it",
+			info.Mode().Perm())
 	case !trusted(info.Sys().(*syscall.Stat_t).Uid, os.Geteuid()):
-		return Content{}, fmt.Errorf("%s belongs to uid %d, who could pin weights by it; it must belong to the user of haproxy-weighter (chown %d %s)",
-			path, info.Sys().(*syscall.Stat_t).Uid, os.Geteuid(), path)
+		return unusable(path, "it belongs to uid %d, who could pin weights by it; it must belong to the user of haproxy-weighter (chown %d)",
+			info.Sys().(*syscall.Stat_t).Uid, os.Geteuid())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, largest+1))
 	if err != nil {
@@ -92,36 +99,33 @@ func trusted(owner uint32, self int) bool { return owner == 0 || int(owner) == s
 
 // decode reads and checks the bytes of a file.
 func decode(path string, data []byte) (Content, error) {
-	unusable := func(format string, args ...any) (Content, error) {
-		return Content{}, fmt.Errorf("%s: %w: %s", path, errUnusable, fmt.Sprintf(format, args...))
-	}
 	var c Content
 	switch err := json.Unmarshal(data, &c); {
 	case len(data) > largest:
-		return unusable("it is larger than %d MiB", largest>>20)
+		return unusable(path, "it is larger than %d MiB", largest>>20)
 	case err != nil:
-		return unusable("%v", err)
+		return unusable(path, "%v", err)
 	case c.Version != version:
-		return unusable("it is of version %d, and this program reads version %d", c.Version, version)
+		return unusable(path, "it is of version %d, and this program reads version %d", c.Version, version)
 	}
 	for backend, control := range c.Controls {
 		for server, pin := range control.Pins {
 			if pin.Weight < 1 || pin.Weight > 256 {
-				return unusable("the pin of %q/%q has weight %d; allowed: 1 to 256", backend, server, pin.Weight)
+				return unusable(path, "the pin of %q/%q has weight %d; allowed: 1 to 256", backend, server, pin.Weight)
 			}
 		}
 		if m := control.Mode; m != nil && m.Mode != "live" && m.Mode != "observe" {
-			return unusable("the mode of %q is %q; allowed: live, observe", backend, m.Mode)
+			return unusable(path, "the mode of %q is %q; allowed: live, observe", backend, m.Mode)
 		}
 	}
 	for i := range c.Learnt {
 		l := &c.Learnt[i]
 		if l.Lifetime < 0 {
-			return unusable("the lifetime learnt for %q is negative", l.Backend)
+			return unusable(path, "the lifetime learnt for %q is negative", l.Backend)
 		}
 		for server, w := range l.Weights {
 			if w < 0 || w > 256 {
-				return unusable("the weight learnt for %q/%q is %d; allowed: 0 to 256", l.Backend, server, w)
+				return unusable(path, "the weight learnt for %q/%q is %d; allowed: 0 to 256", l.Backend, server, w)
 			}
 		}
 	}

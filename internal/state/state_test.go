@@ -128,6 +128,10 @@ func TestPathsThatAreNoStateFile(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
+	// The next Save would have taken its place.
+	if _, err := os.Stat(open + ".bad"); err != nil {
+		t.Errorf("what others may write is not kept aside: %v", err)
+	}
 }
 
 // A file of another user is none of ours, whatever its mode.
@@ -171,8 +175,8 @@ func TestSaveThatFails(t *testing.T) {
 	}
 }
 
-// Orders are written at once, what passes learn every ten seconds, and all of
-// it at the end.
+// Orders are written before they are answered, weights a second after they were
+// set, what passes learn every ten seconds, and all of it at the end.
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state.json")
@@ -194,23 +198,92 @@ func TestKeeper(t *testing.T) {
 			}
 		}
 		k.Ordered()
-		step(1, "an order")
+		if n := saves.Load(); n != 1 {
+			t.Errorf("an order was answered after %d saves", n)
+		}
 		for range 30 {
-			k.Passed()
+			k.Passed(false)
 			synctest.Wait()
 		}
 		step(1, "passes")
 		time.Sleep(learntEvery)
 		step(2, "ten seconds after the first pass")
+		k.Passed(false)
+		synctest.Wait()
+		k.Passed(true)
+		k.Passed(false)
+		time.Sleep(weightEvery)
+		step(3, "a second after weights were set")
 		time.Sleep(time.Hour)
-		step(2, "an hour of nothing")
+		step(3, "an hour of nothing")
 		cancel()
 		<-done
-		step(3, "the end")
+		step(4, "the end")
+		begin := time.Now()
+		if k.Ordered(); time.Since(begin) > 0 {
+			t.Error("an order waits for who has ended")
+		}
 		if c, err := Load(path); err != nil || !c.Saved.Equal(time.Now()) {
 			t.Errorf("saved at %v, %v", c.Saved, err)
 		}
 	})
+}
+
+// A disk that hangs keeps no order from being answered.
+func TestOrdersDoNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := make(chan struct{})
+		k := NewKeeper(filepath.Join(t.TempDir(), "state.json"), func() Content { <-disk; return example() }, func(error) {})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { k.Run(ctx); close(done) }()
+		for range 2 { // the second one does not even begin
+			begin := time.Now()
+			if k.Ordered(); time.Since(begin) != orderLimit {
+				t.Errorf("an order was answered after %s", time.Since(begin))
+			}
+		}
+		close(disk)
+		cancel()
+		<-done
+	})
+}
+
+// Two processes never have one file, and what a killed one has left of a write
+// goes with the next start.
+func TestClaim(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "state[1].json")
+	release, err := Claim(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Claim(path); err == nil || !strings.Contains(err.Error(), "another haproxy-weighter") {
+		t.Errorf("a second claim: %v", err)
+	}
+	for _, name := range []string{".state[1].json.123", ".state[1].json.old", ".state1.json.5", "state[1].json", ".state[1].json."} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release()
+	if release, err = Claim(path); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	var left []string
+	files, _ := os.ReadDir(folder)
+	for _, f := range files {
+		left = append(left, f.Name())
+	}
+	want := []string{".state1.json.5", ".state[1].json.", ".state[1].json.lock", ".state[1].json.old", "state[1].json"}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("-want +left:\n%s", diff)
+	}
+	if release, err = Claim(filepath.Join(folder, "nowhere", "state.json")); err != nil {
+		t.Errorf("where no file can be made: %v", err)
+	}
+	release()
 }
 
 func FuzzDecode(f *testing.F) {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -137,6 +138,16 @@ func exits(t *testing.T) {
 		s.configure(settings{tables: tables})
 		s.exits(message, "run", "-f", s.file("weighter.toml"))
 	}
+	lock, err := os.Create(s.file(".state.json.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	s.configure(settings{tables: "[state]\nfile = \"{dir}/state.json\"\n"})
+	s.exits("is in use by another haproxy-weighter", "run", "-f", s.file("weighter.toml"))
 	s.exits("no configuration at …", "run", "-f", s.file("nowhere.toml"))
 	s.exits("the daemon can't be reached at …", "status", "--control", s.file("nobody.sock"))
 	s.configure(settings{tables: strings.Replace(agent, taken.Addr().String(), "127.0.0.1:1", 1)})
