@@ -37,7 +37,7 @@ convergence:
 # On the HAProxy that is installed and on the other versions of Debian's suites;
 # with HAPROXY_BIN=/path/to/haproxy on that program only.
 test:
-	@test/deps/install haproxy graphite compiler luacheck lua prometheus browser lintian rpm man systemd
+	@test/deps/install haproxy graphite compiler luacheck lua prometheus browser lintian rpm man systemd socat curl
 	@$(if $(HAPROXY_BIN),,test/deps/haproxy-versions)
 	@$(MAKE) --no-print-directory lint
 	CGO_ENABLED=1 $(GO) test -race -count=1 -p $(TEST_P) -timeout $(TEST_TIMEOUT) ./...

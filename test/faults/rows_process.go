@@ -336,7 +336,7 @@ func limitRows() []row {
 			told: []told{
 				maybe(noLoads), maybe(noHAProxy), upTo(99, told{begin: "HAProxy's socket can't be opened", end: "HAProxy's socket can be opened again"}),
 				maybe(upTo(99, peerClosed)),
-				upTo(99, told{begin: "SPOE connections cannot be accepted", end: "SPOE connections are accepted again"}),
+				{begin: "SPOE connections cannot be accepted", end: "SPOE connections are accepted again"},
 			},
 			begin: (*scene).takeDescriptors, end: (*scene).endHostile,
 		},

@@ -183,7 +183,10 @@ func orderFaults(t *testing.T) {
 	s.order("pin", "ingest/s2", "7", "--reason", "test", "--for", "1h")
 	s.until("the pin counts", func() bool { return s.weight("s2") == 7 })
 	s.runtime("set server ingest/s2 state drain")
-	s.begins("pins have no effect now")
+	const idle = "pins have no effect now"
+	s.begins(idle)
+	s.runtime("set server ingest/s2 state ready")
+	s.ends(idle)
 	s.stop()
 }
 
