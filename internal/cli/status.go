@@ -78,6 +78,9 @@ func only(s *api.Status, backend string) error {
 	return nil
 }
 
+// alarmNotReady alone means that the daemon has just been started.
+const alarmNotReady = "not ready"
+
 // alarms are the things that are wrong, each in a few words. An operator's
 // freeze is none.
 func alarms(s *api.Status) []string {
@@ -102,7 +105,7 @@ func alarms(s *api.Status) []string {
 		all = append(all, "weights held on "+some(held))
 	}
 	if !s.Ready {
-		all = append(all, "not ready")
+		all = append(all, alarmNotReady)
 	}
 	return all
 }
@@ -112,9 +115,10 @@ func faultsOf(s *api.Status) []balancer.Fault {
 	return slices.DeleteFunc(slices.Clone(s.Faults), func(f balancer.Fault) bool { return f.Key == balancer.FaultFrozen })
 }
 
-// isHeld tells whether weights stay as they are though nobody has ordered that.
+// isHeld tells whether weights stay as they are though nobody has ordered that,
+// and a pass has been made.
 func isHeld(t *api.Table) bool {
-	return t.Verdict == weighting.Hold && t.HoldCode != balancer.HoldFrozen
+	return t.Verdict == weighting.Hold && t.HoldCode != balancer.HoldFrozen && t.HoldCode != balancer.HoldStarting
 }
 
 // writeStatus prints what matters most first: is all well, what is wrong and
@@ -165,10 +169,13 @@ func (w *statusWriter) styled(how style, format string, args ...any) {
 }
 
 func (w *statusWriter) head() {
-	if wrong := alarms(w.s); len(wrong) > 0 {
-		w.styled(red, "%s", wordsNotWell(wrong))
-	} else {
+	switch wrong := alarms(w.s); {
+	case len(wrong) == 0:
 		w.styled(green, "%s", wordsAllWell(w.s))
+	case len(wrong) == 1 && wrong[0] == alarmNotReady:
+		w.styled(yellow, "%s", wordsStarting)
+	default:
+		w.styled(red, "%s", wordsNotWell(wrong))
 	}
 	w.line("%s", wordsDaemon(w.s, w.now))
 	w.line("%s", wordsConfigInForce(&w.s.Config, w.now))

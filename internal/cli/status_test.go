@@ -209,6 +209,12 @@ func TestAlarms(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	starting := goodStatus()
+	starting.Ready = false
+	starting.Backends[0].Tables[0].Verdict, starting.Backends[0].Tables[0].HoldCode = weighting.Hold, balancer.HoldStarting
+	if got := strings.Join(alarms(starting), "; "); got != alarmNotReady {
+		t.Errorf("just started: %q", got)
+	}
 	frozen := goodStatus()
 	frozen.Faults = []balancer.Fault{{Key: balancer.FaultFrozen}}
 	frozen.Backends[0].Tables[0].Verdict, frozen.Backends[0].Tables[0].HoldCode = weighting.Hold, balancer.HoldFrozen

@@ -17,6 +17,8 @@ whenever the daemon answers, 3 when it does not. With --check it is 1 when there
 is a fault, a reload has failed, weights are held (by anything but a freeze), a
 backend is on no HAProxy, or the daemon is not ready yet.`
 
+const wordsStarting = "starting: not every backend has had its first good pass"
+
 func wordsNotWell(wrong []string) string { return "something is wrong: " + strings.Join(wrong, "; ") }
 
 func wordsAllWell(s *api.Status) string {
