@@ -37,7 +37,7 @@ func (s *Server) serveOrder(w http.ResponseWriter, r *http.Request, kind string)
 	}
 	f := s.fleet()
 	b := f.Balancer(order.Backend)
-	if b == nil {
+	if b == nil && !s.leftOver(kind, &order) {
 		what, do := s.noBackend(f, order.Backend)
 		problem(w, http.StatusNotFound, what, do)
 		return
@@ -51,11 +51,22 @@ func (s *Server) serveOrder(w http.ResponseWriter, r *http.Request, kind string)
 	}
 	done := api.Done{
 		Backend: order.Backend, Control: s.options.Controls.Of(order.Backend),
-		Warning: strings.Join(s.warnings(kind, &order, b), "; "),
+	}
+	if b != nil {
+		done.Warning = strings.Join(s.warnings(kind, &order, b), "; ")
 	}
 	s.record(kind, &order, by, done.Warning)
-	b.Wake()
+	if b != nil {
+		b.Wake()
+	}
 	s.writeJSON(w, http.StatusOK, done)
+}
+
+// leftOver tells whether an order takes one back that a backend has from before
+// it went out of the configuration.
+func (s *Server) leftOver(kind string, o *api.Order) bool {
+	undoes := kind == "unpin" || kind == "unfreeze" || kind == "mode" && o.Mode == modeOfFile
+	return undoes && !s.options.Controls.Of(o.Backend).Empty()
 }
 
 // readOrder reads and checks the body; what is wrong with it is sent.

@@ -105,6 +105,29 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// Orders for a backend that a reload has taken out of the configuration can be
+// taken back, and no others given.
+func TestOrdersLeftOver(t *testing.T) {
+	s := newSite(t, haproxyOf("ingest", 3), loadsOf(3), quick())
+	s.listen()
+	if err := s.controls.Pin("gone", "s1", balancer.Pin{Weight: 5}); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []struct {
+		kind, body string
+		want       int
+	}{
+		{"pin", `{"backend":"gone","server":"s1","weight":42,"reason":"r","for_seconds":60}`, http.StatusNotFound},
+		{"unpin", `{"backend":"gone","server":"s2"}`, http.StatusConflict},
+		{"unpin", `{"backend":"gone","server":"s1"}`, http.StatusOK},
+		{"unpin", `{"backend":"gone","server":"s1"}`, http.StatusNotFound},
+	} {
+		if a := s.order(o.kind, o.body); a.status != o.want {
+			t.Errorf("%s %s: %d %s, want %d", o.kind, o.body, a.status, a.body, o.want)
+		}
+	}
+}
+
 func TestOrdersRefused(t *testing.T) {
 	s := newSite(t, haproxyOf("ingest", 12), loadsOf(12), quick())
 	s.listen()

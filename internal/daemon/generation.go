@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,7 +140,13 @@ func (d *daemon) take(g *generation, dropped []string) {
 	d.warnings(g.config)
 	d.log.Info("configuration reloaded", "backends", len(g.config.Backends))
 	if len(dropped) > 0 {
-		d.log.Info("backends are no longer balanced: their weights stay as they are", "backends", strings.Join(dropped, " "))
+		attrs := []any{"backends", strings.Join(dropped, " ")}
+		ordered := slices.DeleteFunc(dropped, func(backend string) bool { return d.controls.Of(backend).Empty() })
+		if len(ordered) > 0 {
+			attrs = append(attrs, "orders_kept_for", strings.Join(ordered, " "),
+				"do", "take them back (unpin, unfreeze, mode BACKEND file) if they must not count when the backends come back")
+		}
+		d.log.Info("backends are no longer balanced: their weights stay as they are", attrs...)
 	}
 	if len(r.restart) > 0 {
 		d.log.Warn("keys have changed that are read at start only", "keys", strings.Join(r.restart, " "),

@@ -58,10 +58,14 @@ listen = ["127.0.0.1:1"]
 		t.Errorf("backends %v", names)
 	}
 
-	// A backend that leaves the file keeps its weights.
+	// A backend that leaves the file keeps its weights, and its orders, which can
+	// still be taken back.
+	s.order("freeze", api.Order{Backend: "other", Reason: "r", ForSeconds: 3600})
 	s.configure(oneToFour, "")
 	s.hangUp()
 	s.untilLog(1, "backends are no longer balanced")
+	s.untilLog(1, "orders_kept_for=other")
+	s.order("unfreeze", api.Order{Backend: "other"})
 	s.until("ingest goes on", func() bool { return s.weight("ingest/s3") == 256 })
 	if w := s.weight("other/s1"); w != 128 {
 		t.Errorf("weight %d of a backend that is no longer balanced", w)
