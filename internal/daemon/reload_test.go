@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -164,4 +166,44 @@ carbon = "127.0.0.1:2003"
 	if keys := restartKeys(a, a); keys != nil {
 		t.Errorf("the same configuration: %v", keys)
 	}
+}
+
+// A script that does not load is a mistake of the configuration: what was in
+// force stays, script included. One that loads is taken up.
+func TestReloadOfAScript(t *testing.T) {
+	s := newScene(t)
+	script := filepath.Join(s.dir, "weigh.lua")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const body = "function weigh(servers, backend)\n\tlocal shares = {}\n\tfor _, s in ipairs(servers) do shares[s.name] = %s end\n\treturn shares\nend\n"
+	write(fmt.Sprintf(body, "1"))
+	s.configure(fmt.Sprintf("function = \"lua\"\nscript = %q\n", script), "")
+	s.start()
+	s.until("the daemon answers", func() bool { code, _ := s.http("control.sock", "GET", "/-/healthy", nil); return code == 200 })
+	s.until("the script's equal shares count", func() bool {
+		table := s.status().Backends[0].Tables
+		return len(table) == 1 && table[0].Function == "lua" && table[0].HoldCode == ""
+	})
+	equal := s.weight("ingest/s1")
+	if other := s.weight("ingest/s4"); other != equal {
+		t.Fatalf("weights %d and %d of equal shares", equal, other)
+	}
+
+	write("function weigh(servers, backend)\n\treturn {\n")
+	s.hangUp()
+	s.untilLog(1, "the configuration was not reloaded")
+	if why := s.status().Config.ReloadError; !strings.Contains(why, "weigh.lua:") {
+		t.Errorf("the error %q does not tell the script's line", why)
+	}
+	if table := s.status().Backends[0].Tables[0]; table.Function != "lua" || table.HoldCode != "" {
+		t.Errorf("the old script is not in force: %+v", table)
+	}
+
+	write(fmt.Sprintf(body, "s.name == 's1' and 1 or 3"))
+	s.hangUp()
+	s.until("the new script counts", func() bool { return 3*s.weight("ingest/s1") <= s.weight("ingest/s4")+2 })
 }
