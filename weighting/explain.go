@@ -30,7 +30,7 @@ func (p *pass) explainLoad(e *entry) {
 	if e.capacity != 1 {
 		p.words.s(" / capacity ").f(e.capacity)
 	}
-	e.out.because(StepLoad, e.load, u, p.words.s(", data ").seconds(e.server.DataAge).s(" old").end())
+	e.out.because(StepLoad, e.load, u, p.words.s(", data ").seconds(e.server.DataAge).s(" old, from the middle of their step").end())
 }
 
 func (p *pass) explainRelative(e *entry) {

@@ -21,6 +21,9 @@ const controlMode = 0o660
 // dialLimit bounds the question whether somebody answers on a socket.
 const dialLimit = 2 * time.Second
 
+// ErrBusy says that somebody listens at the path of the control socket already.
+var ErrBusy = errors.New("another program listens")
+
 // ListenControl opens the control socket. A socket that nobody listens on any
 // more is replaced; one that somebody listens on, and a file that is no socket,
 // are not. Its folder must exist and must not be open to everybody. Closing the
@@ -157,7 +160,7 @@ func clearWay(ctx context.Context, path string) error {
 	switch {
 	case err == nil:
 		conn.Close()
-		return fmt.Errorf("another program listens on %s, probably another haproxy-weighter: end it, or choose another path", path)
+		return fmt.Errorf("%w on %s, probably another haproxy-weighter: end it, or choose another path", ErrBusy, path)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return os.Remove(path)
 	}

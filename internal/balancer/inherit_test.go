@@ -147,15 +147,15 @@ func TestRecallPutsWeightsBack(t *testing.T) {
 		stale := newRig(t, ingest(), g, p)
 		stale.balancer.options.Backend.Mode = config.Observe
 		late := fleetOf(stale)
-		late.Recall(learnt, time.Now().Add(11*time.Minute), 10*time.Minute)
-		late.Recall(learnt, time.Now().Add(-time.Hour), 10*time.Minute) // from the future
+		late.Recall(learnt, time.Now().Add(11*time.Minute), 10*time.Minute, true)
+		late.Recall(learnt, time.Now().Add(-time.Hour), 10*time.Minute, true) // from the future
 		if stale.balancer.planes[0].memory.known {
 			t.Error("something too old, or from the future, was taken up")
 		}
 
 		next := newRig(t, ingest(), g, p)
 		f = fleetOf(next)
-		f.Recall(learnt, time.Now(), 10*time.Minute)
+		f.Recall(learnt, time.Now(), 10*time.Minute, true)
 		stop = run(t, f)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -188,4 +188,24 @@ func TestStuck(t *testing.T) {
 			t.Errorf("stuck %v, want the loop and its plane once they have ended", stuck)
 		}
 	})
+}
+
+// After a good end a weight that is not what we left is somebody else's; after a
+// kill it may be our own, set since the file was written.
+func TestRecallAfterAKill(t *testing.T) {
+	for ended, told := range map[bool]int{true: 1, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := fourServers()
+			r := newRig(t, ingest(), newGraphite(uneven()), p)
+			f := fleetOf(r)
+			f.Recall([]Learnt{{
+				Backend: "ingest", Socket: "unix:/run/0.sock", Time: time.Now(), Worker: p.state.Info.Worker,
+				Weights: map[string]int{"s1": 100, "s2": 50, "s3": 100, "s4": 100},
+			}}, time.Now(), time.Minute, ended)
+			stop := run(t, f)
+			time.Sleep(2 * time.Minute)
+			stop()
+			r.wantLog(told, "somebody else has set weights")
+		})
+	}
 }

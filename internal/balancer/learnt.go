@@ -32,7 +32,12 @@ func (p *plane) learn() {
 
 // recall takes up what an earlier process knew. When another worker answers
 // now, the weights are put back as after any reload.
-func (p *plane) recall(l Learnt) {
+//
+// A daemon that was killed may have set weights after it last said so: then, for
+// the same worker, what is found is taken for its doing and not for somebody
+// else's.
+func (p *plane) recall(l Learnt, ended bool) {
+	p.memory.trusting = !ended
 	p.memory.known, p.memory.worker = true, l.Worker
 	p.memory.belief, p.memory.lastChange = maps.Clone(l.Weights), l.LastChange
 	p.lifetime.mean, p.lifetime.from = l.Lifetime, l.LifetimeFrom
@@ -55,8 +60,9 @@ func (f *Fleet) Learnt() []Learnt {
 }
 
 // Recall takes up what Learnt gave to an earlier process; what is older than
-// maxAge is left out. Call it before Run.
-func (f *Fleet) Recall(all []Learnt, now time.Time, maxAge time.Duration) {
+// maxAge is left out. ended says that nothing came after it, because that
+// process ended in good order. Call it before Run.
+func (f *Fleet) Recall(all []Learnt, now time.Time, maxAge time.Duration, ended bool) {
 	for _, l := range all {
 		age := now.Sub(l.Time)
 		b := f.Balancer(l.Backend)
@@ -65,7 +71,7 @@ func (f *Fleet) Recall(all []Learnt, now time.Time, maxAge time.Duration) {
 		}
 		for _, p := range b.planes {
 			if p.socket == l.Socket {
-				p.recall(l)
+				p.recall(l, ended)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ type memory struct {
 	// unsure are weights that were sent without an answer: HAProxy may take
 	// them yet, and then nobody else has written them.
 	unsure     map[string]int
+	trusting   bool      // the weights found at first are ours, whatever we know
 	readOnly   bool      // the balance algorithm refuses weights; until the next worker
 	lastChange time.Time // when we last wrote; zero = never
 	arrivals   arrivals
@@ -42,9 +43,9 @@ type foreignWrite struct {
 // among them, neither before nor after: that is an operator's drain, which we
 // respect and do not take back. Servers out of rotation are not ours to watch.
 func (m *memory) foreign(state *haproxy.State, watching bool) map[string]foreignWrite {
-	unsure := m.unsure
-	m.unsure = nil
-	if !watching {
+	unsure, trusting := m.unsure, m.trusting
+	m.unsure, m.trusting = nil, false
+	if !watching || trusting {
 		return nil
 	}
 	found := make(map[string]foreignWrite)

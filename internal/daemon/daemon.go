@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	first.fleet.Recall(kept, d.now(), o.Config.State.MaxAge)
+	first.fleet.Recall(kept.Learnt, d.now(), o.Config.State.MaxAge, kept.Ended)
 	d.current.Store(first)
 	d.reporting.use(first.reporter)
 	listeners, err := d.listen(ctx)
@@ -270,24 +270,24 @@ func (d *daemon) claim() (release func(), err error) {
 
 // recall reads the state file. One that can't be used is no reason not to
 // balance.
-func (d *daemon) recall() []balancer.Learnt {
+func (d *daemon) recall() state.Content {
 	path := d.options.Config.State.File
 	if path == "" {
-		return nil
+		return state.Content{}
 	}
 	c, err := state.Load(path)
 	if err != nil {
 		d.log.Warn("the state file can't be used", "cause", err.Error(),
 			"meanwhile", "pins and freezes that it held do not count; weights go on from those in force",
 			"do", "give the orders again that still matter (pin, freeze, mode), and see what wrote or broke the file")
-		return nil
+		return state.Content{}
 	}
 	d.controls.Restore(c.Controls)
 	for backend, control := range d.controls.All() {
 		d.log.Info("orders of operators from before the restart count", "backend", backend,
 			"pins", len(control.Pins), "frozen", control.Freeze != nil, "mode_order", control.Mode != nil)
 	}
-	return c.Learnt
+	return c
 }
 
 // stateFault is the key of the fault that the state file can't be written.

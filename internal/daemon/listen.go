@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -47,7 +48,9 @@ func (d *daemon) optional(key, address, fallback string, err error) error {
 		return nil
 	}
 	err = fmt.Errorf("%s: can't listen on %s: %w", key, address, err)
-	if address != fallback {
+	// Where another one answers it balances as well, and the two would take each
+	// other's pins back for ever.
+	if address != fallback || errors.Is(err, admin.ErrBusy) {
 		return err
 	}
 	what := "no status page, JSON and metrics"

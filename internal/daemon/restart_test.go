@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/admin"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
 // Orders and what the loop has left outlive a restart, and a reload of HAProxy
@@ -167,4 +170,18 @@ func TestNotify(t *testing.T) {
 	next("READY=1") // with the old configuration
 	s.stop()
 	next("STOPPING=1")
+}
+
+// A default address that can't be had is no reason not to balance, unless it is
+// because another daemon balances already.
+func TestDefaultListeners(t *testing.T) {
+	s := newScene(t)
+	s.configure(oneToFour, "")
+	for want, cause := range map[bool]error{true: admin.ErrBusy, false: os.ErrNotExist} {
+		d := newDaemon(s.options())
+		err := d.optional("admin.control", config.DefaultControl, config.DefaultControl, fmt.Errorf("as it is: %w", cause))
+		if refused := err != nil; refused != want || len(d.faults.List()) == 1 == want {
+			t.Errorf("%v: refused with %v, faults %+v", cause, err, d.faults.List())
+		}
+	}
 }

@@ -87,10 +87,10 @@ func (k *Keeper) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			k.save()
+			k.save(true)
 			return
 		case tried := <-k.orders:
-			k.save()
+			k.save(false)
 			close(tried)
 		case soon := <-k.passes:
 			if at := time.Now().Add(soon); due.IsZero() || at.Before(due) {
@@ -99,17 +99,18 @@ func (k *Keeper) Run(ctx context.Context) {
 			}
 		case <-timer.C:
 			due = time.Time{}
-			k.save()
+			k.save(false)
 		}
 	}
 }
 
-func (k *Keeper) save() {
+// save writes the file; ended says that nothing will come after it.
+func (k *Keeper) save(ended bool) {
 	now := time.Now
 	if k.Now != nil {
 		now = k.Now
 	}
 	c := k.Content()
-	c.Saved = now().UTC()
+	c.Saved, c.Ended = now().UTC(), ended
 	k.Tell(Save(k.Path, c))
 }

@@ -20,6 +20,7 @@ import (
 type Content struct {
 	Version  int                         `json:"version"`
 	Saved    time.Time                   `json:"saved"`    // UTC
+	Ended    bool                        `json:"ended"`    // by a daemon that ended in good order: nothing came after it
 	Controls map[string]balancer.Control `json:"controls"` // by backend
 	Learnt   []balancer.Learnt           `json:"learnt"`
 }
