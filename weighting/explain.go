@@ -24,13 +24,16 @@ func finite(v float64) float64 {
 // seconds adds a duration in seconds.
 func (w *words) seconds(d time.Duration) *words { return w.f(d.Seconds()).s(" s") }
 
+// about adds a duration that nobody calculates with.
+func (w *words) about(d time.Duration) *words { return w.short(d.Seconds()).s(" s") }
+
 func (p *pass) explainLoad(e *entry) {
 	u := e.load / e.capacity
 	p.words.s("load ").f(e.load)
 	if e.capacity != 1 {
 		p.words.s(" / capacity ").f(e.capacity)
 	}
-	e.out.because(StepLoad, e.load, u, p.words.s(", data ").seconds(e.server.DataAge).s(" old, from the middle of their step").end())
+	e.out.because(StepLoad, e.load, u, p.words.s(", data ").about(e.server.DataAge).s(" old, from the middle of their step").end())
 }
 
 func (p *pass) explainRelative(e *entry) {
@@ -57,7 +60,7 @@ func (p *pass) explainRole(e *entry) {
 			p.words.s("; it has just come, so it counts as average")
 		}
 	case held:
-		p.words.s("; keeps its share (without data for ").seconds(e.mem.missingFor).s(")")
+		p.words.s("; keeps its share (without data for ").about(e.mem.missingFor).s(")")
 	case initial:
 		p.words.s("; gets the share of its initial weight ").i(e.server.InitialWeight)
 	}

@@ -209,7 +209,7 @@ func (p *pass) implausible() (code, why string) {
 	}
 	if !ok {
 		return HoldTotal, p.words.s("the total load ").f(p.total).s(" is under 1 % of the usual ").f(usual).
-			s(", for ").seconds(p.in.Now.Sub(p.c.usual.lowSince)).
+			s(", for ").about(p.in.Now.Sub(p.c.usual.lowSince)).
 			s(": weights stay as they are; after ").seconds(patience).s(" it counts as the usual level").end()
 	}
 	return "", ""

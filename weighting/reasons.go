@@ -1,6 +1,9 @@
 package weighting
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // The steps of a Reason, in the order in which they can shape a weight. These
 // identifiers are stable. Read together they are enough to work the weight out
@@ -50,6 +53,19 @@ func (w *words) s(s string) *words {
 // f adds a number for people: six significant digits.
 func (w *words) f(v float64) *words {
 	w.b = strconv.AppendFloat(w.b, v, 'g', 6, 64)
+	return w
+}
+
+// short adds a number that nobody calculates with.
+func (w *words) short(v float64) *words {
+	unit := 100.0
+	switch {
+	case v >= 100:
+		unit = 1
+	case v >= 10:
+		unit = 10
+	}
+	w.b = strconv.AppendFloat(w.b, math.Round(v*unit)/unit, 'f', -1, 64)
 	return w
 }
 

@@ -39,13 +39,13 @@ func (p *pass) settle() *Decision {
 	if largest < sameShare {
 		return p.keep(p.notice + "the weights in force give the shares wanted")
 	}
-	p.words.s(p.notice).s("largest change of a share is ").f(largest * 100).s(" % of the fair share, deadband ").f(set.Deadband * 100).s(" %")
+	p.words.s(p.notice).s("largest change of a share is ").short(largest * 100).s(" % of the fair share, deadband ").f(set.Deadband * 100).s(" %")
 	switch {
 	case largest > set.Deadband:
 	case p.in.Force != "":
 		p.words.s("; written all the same: ").s(p.in.Force)
 	case since >= p.c.timing.Rewrite:
-		p.words.s("; written all the same: last written ").seconds(since).s(" ago")
+		p.words.s("; written all the same: last written ").about(since).s(" ago")
 	default:
 		return p.keep(p.words.s(": weights in force kept").end())
 	}
@@ -87,10 +87,10 @@ func (p *pass) stale() *Decision {
 	set := &p.c.settings
 	age := p.in.Now.Sub(p.c.seen)
 	if set.OnStale == StaleInitial && age >= set.StaleAfter {
-		return p.restore(p.words.s("no server has had data for ").seconds(age).s(": initial weights").end())
+		return p.restore(p.words.s("no server has had data for ").about(age).s(": initial weights").end())
 	}
 	if age > 0 {
-		p.words.s("no server has had data for ").seconds(age).s(": weights stay as they are")
+		p.words.s("no server has had data for ").about(age).s(": weights stay as they are")
 	} else { // the first pass of all: "for 0 s" would be a guess
 		p.words.s("no server has data: weights stay as they are")
 	}

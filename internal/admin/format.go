@@ -25,8 +25,12 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d/day), int(d%day/time.Hour))
 }
 
-// plain is a length of time exactly, without the zeros at its end: 1h30m.
+// plain is a length of time exactly, without the zeros at its end: 1h30m, 30d.
 func plain(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= 2*day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -256,7 +256,7 @@ func (m *maker) orders() []orderView {
 		add("All weights are frozen", f.Order, m.command("unfreeze "+name))
 	}
 	if o := m.control.Mode; o != nil {
-		add("Mode is "+string(o.Mode), o.Order, m.command("mode "+name+" file --reason ..."))
+		add("Mode is "+string(o.Mode), o.Order, m.command("mode "+name+" file"))
 	}
 	for _, server := range sortedKeys(m.control.Pins) {
 		pin := m.control.Pins[server]

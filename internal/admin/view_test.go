@@ -228,7 +228,7 @@ func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		span(-time.Second): "0 s", span(250 * time.Millisecond): "250 ms", span(119 * time.Second): "119 s", span(2 * time.Minute): "2 min",
 		span(119 * time.Minute): "119 min", span(150 * time.Minute): "2 h 30 min", span(49 * time.Hour): "2 d 1 h",
-		plain(time.Hour): "1h", plain(90 * time.Minute): "1h30m", plain(10 * time.Second): "10s", plain(30 * 24 * time.Hour): "720h", plain(70 * time.Second): "1m10s",
+		plain(time.Hour): "1h", plain(90 * time.Minute): "1h30m", plain(10 * time.Second): "10s", plain(30 * 24 * time.Hour): "30d", plain(70 * time.Second): "1m10s",
 		amount(0): "0", amount(0.123456): "0.123", amount(99.95): "100", amount(1234.5): "1\u202f234", amount(-1234567): "-1\u202f234\u202f567", amount(1e300): "1e+300",
 		amount(math.Pi): "3.14", digits(2.30912345): "2.3091",
 	} {

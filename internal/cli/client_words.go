@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -47,7 +49,11 @@ func hintsUnreachable(e *api.UnreachableError, group string) []string {
 	var hints []string
 	switch {
 	case errors.Is(e, fs.ErrNotExist):
-		return []string{hintDaemonRuns, hintDaemonWithout, hintControlPath}
+		hints = []string{hintDaemonRuns, hintDaemonWithout, hintControlPath}
+		if dir := filepath.Dir(e.Socket); missing(dir) {
+			hints = slices.Insert(hints, 1, fmt.Sprintf("there is no folder %s: systemd makes it; without systemd: mkdir -m 750 %[1]s, then start the daemon again", dir))
+		}
+		return hints
 	case errors.Is(e, syscall.ECONNREFUSED):
 		return []string{hintDaemonStart, hintDaemonWithout}
 	case errors.Is(e, fs.ErrPermission):
@@ -61,6 +67,12 @@ func hintsUnreachable(e *api.UnreachableError, group string) []string {
 		hints = []string{hintControlPath}
 	}
 	return hints
+}
+
+// missing tells whether there is nothing of that name.
+func missing(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // hintExample is the first example of a command.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -149,9 +150,10 @@ func TestHintsUnreachable(t *testing.T) {
 	}{
 		{"not allowed", os.ErrPermission, "haproxy-weighter", "usermod -a -G haproxy-weighter USER"},
 		{"not allowed, group not known", os.ErrPermission, "", "use sudo, or join the group that it belongs to"},
+		{"no folder", fs.ErrNotExist, "", "mkdir -m 750 /nowhere,"},
 		{"hung", os.ErrDeadlineExceeded, "", hintDaemonHangs},
 	} {
-		hints := hintsUnreachable(&api.UnreachableError{Err: c.err}, c.group)
+		hints := hintsUnreachable(&api.UnreachableError{Socket: "/nowhere/control.sock", Err: c.err}, c.group)
 		if all := strings.Join(hints, "\n"); !strings.Contains(all, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, all, c.want)
 		}

@@ -255,6 +255,10 @@ func TestHintInitSockets(t *testing.T) {
 	if hints := hintInitSockets([]error{denied}); !slices.Contains(hints, doSocket) || len(hints) != 2 || !strings.Contains(hints[1], "as root") {
 		t.Errorf("no permission for the file: %q", hints)
 	}
+	absent := fmt.Errorf("there is no such file: %w", fs.ErrNotExist)
+	if hints := hintInitSockets([]error{absent, absent}); !slices.Equal(hints, []string{doSocket, hintInitSocket}) {
+		t.Errorf("no such sockets: %q", hints)
+	}
 	if hints := hintInitSockets([]error{haproxy.ErrPermission}); !slices.Equal(hints, []string{doLevel}) {
 		t.Errorf("level operator: %q", hints)
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
@@ -58,9 +60,11 @@ func hintInitSockets(errs []error) []string {
 			hints = []string{doLevel}
 		case errors.Is(err, fs.ErrPermission):
 			hints = append(hints, "run this as root, or as a user in the socket's group")
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+			hints = append(hints, hintInitSocket)
 		}
 	}
-	return hints
+	return slices.Compact(hints)
 }
 
 // hintInitFailed is for what Graphite could not be asked.

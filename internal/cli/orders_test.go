@@ -31,6 +31,8 @@ func TestOrders(t *testing.T) {
 		return balancer.Control{Pins: map[string]balancer.Pin{"s1": {Order: o, Weight: weight}}}
 	}
 	frozen := balancer.Control{Freeze: &balancer.Freeze{Order: orderBy("bob", "it's late", 90*time.Minute)}}
+	both := pinned(64, orderBy("alice", "r", 30*day))
+	both.Freeze = frozen.Freeze
 	observed := balancer.Control{Mode: &balancer.ModeOrder{Order: orderBy("bob", "looks wrong", 0), Mode: "observe"}}
 	for _, c := range []struct {
 		name          string
@@ -46,13 +48,19 @@ undo: haproxy-weighter unpin in/s1 --control SOCKET
 		{"pin again", []string{"pin", "in/s1", "7", "--reason", "r", "--for", "2h"}, pinned(64, orderBy("bob", "it's late", 90*time.Minute)), pinned(7, orderBy("alice", "r", 2*time.Hour)),
 			`{"backend":"in","server":"s1","weight":7,"reason":"r","for_seconds":7200}`, `
 in/s1 is pinned at 7 until 2026-07-01 14:00:00 UTC (2h left), by alice: r
-undo: haproxy-weighter pin in/s1 64 --reason 'it'\''s late' --for 1h30m0s --control SOCKET
+undo: haproxy-weighter pin in/s1 64 --reason 'it'\''s late' --for 90m --control SOCKET
+`},
+		{"pin in a freeze", []string{"pin", "in/s1", "64", "--reason", "r", "--for", "30d"}, pinned(7, orderBy("bob", "r", 30*day)), both,
+			`{"backend":"in","server":"s1","weight":64,"reason":"r","for_seconds":2592000}`, `
+in/s1 is pinned at 64 until 2026-07-31 12:00:00 UTC (30d left), by alice: r
+in is frozen until 2026-07-01 13:30:00 UTC (1h30m left), by bob: it's late
+undo: haproxy-weighter pin in/s1 7 --reason r --for 30d --control SOCKET
 `},
 		{"unpin", []string{"unpin", "in/s1"}, pinned(64, orderBy("bob", "r", time.Hour)), frozen,
 			`{"backend":"in","server":"s1"}`, `
 in/s1 is no longer pinned
 in is frozen until 2026-07-01 13:30:00 UTC (1h30m left), by bob: it's late
-undo: haproxy-weighter pin in/s1 64 --reason r --for 1h0m0s --control SOCKET
+undo: haproxy-weighter pin in/s1 64 --reason r --for 1h --control SOCKET
 `},
 		{"freeze", []string{"freeze", "in", "--reason", "it's late", "--for", "90m"}, none, frozen,
 			`{"backend":"in","reason":"it's late","for_seconds":5400}`, `
@@ -61,7 +69,7 @@ undo: haproxy-weighter unfreeze in --control SOCKET
 `},
 		{"unfreeze", []string{"unfreeze", "in"}, frozen, none, `{"backend":"in"}`, `
 in is no longer frozen
-undo: haproxy-weighter freeze in --reason 'it'\''s late' --for 1h30m0s --control SOCKET
+undo: haproxy-weighter freeze in --reason 'it'\''s late' --for 90m --control SOCKET
 `},
 		{"mode", []string{"mode", "in", "observe", "--reason", "looks wrong"}, none, observed,
 			`{"backend":"in","mode":"observe","reason":"looks wrong"}`, `

@@ -99,10 +99,28 @@ func wordsDone(kind string, o api.Order, c balancer.Control, now time.Time) []st
 			lines = append(lines, o.Backend+" has the mode that the file says")
 		}
 	}
-	for _, s := range standingOrders(o.Backend, c, now) {
+	all := standingOrders(o.Backend, c, now)
+	// What was asked for comes first.
+	if i := slices.IndexFunc(all, func(s standing) bool { return s.isOf(kind, o) }); i > 0 {
+		all = slices.Concat(all[i:i+1], all[:i], all[i+1:])
+	}
+	for _, s := range all {
 		lines = append(lines, s.text)
 	}
 	return lines
+}
+
+// isOf tells whether it is what an order of this kind has given.
+func (s *standing) isOf(kind string, o api.Order) bool {
+	switch kind {
+	case orderPin:
+		return slices.Equal(s.undo, []string{orderUnpin, o.Backend + "/" + o.Server})
+	case orderFreeze:
+		return s.undo[0] == orderUnfreeze
+	case orderMode:
+		return s.undo[0] == orderMode
+	}
+	return false
 }
 
 // undoOf is the command that brings back what was in force before an order.
@@ -138,7 +156,15 @@ func undoOf(kind string, o api.Order, before balancer.Control, now time.Time) []
 func orderWords(o balancer.Order, now time.Time) []string {
 	words := []string{"--reason", o.Reason}
 	if left := o.Until.Sub(now); !o.Until.IsZero() {
-		words = append(words, "--for", max(left.Round(time.Second), time.Second).String())
+		words = append(words, "--for", forWhole(max(left.Round(time.Second), time.Second)))
 	}
 	return words
+}
+
+// forWhole is a duration for --for: "30d" rather than "720h0m0s", and exact.
+func forWhole(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	return plainDuration(d)
 }

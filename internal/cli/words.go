@@ -70,8 +70,8 @@ Graphite or HAProxy failed, or when no server has a usable load.`
 
 // Hints.
 const (
-	hintFile           = "name one with -f FILE; README.md begins with a configuration of nine lines"
-	hintReference      = "every key with its range is in internal/config/reference.toml"
+	hintFile           = "name one with -f FILE, or have one written: haproxy-weighter init --graphite URL"
+	hintReference      = "every key with its range is in weighter.toml(5), which is internal/config/reference.toml in the repository"
 	hintCheckLive      = "haproxy-weighter check --live tells which part is missing"
 	hintSilentGraphite = "the daemon leaves the weights as they are while Graphite does not answer"
 	hintServerTarget   = "the target contains {server}: HAProxy is asked for the names"

@@ -64,8 +64,8 @@ func (r *Result) remarks() []string {
 			"each of these clients put on the server that has the least load at that moment, known exactly and at once, gives %.0f %%.",
 			100*(r.LeastLoaded-1)))
 	}
-	remarks = append(remarks, fmt.Sprintf("Each phase played the %d clients of --seed %d; its seconds %d to %d count. Other seeds come out otherwise.",
-		r.Clients, r.Seed, r.MeasuredFrom, r.PhaseSeconds))
+	remarks = append(remarks, fmt.Sprintf("Each phase played the %s clients of --seed %d; its seconds %d to %d count. Other seeds come out otherwise.",
+		thousands(float64(r.Clients)), r.Seed, r.MeasuredFrom, r.PhaseSeconds))
 	if disturbed := [2]int{r.Phases[0].Disturbed, r.Phases[1].Disturbed}; disturbed != [2]int{} {
 		remarks = append(remarks, fmt.Sprintf("Of these seconds, %d and %d were left out: this machine was too busy and did not keep up with the clients.",
 			disturbed[0], disturbed[1]))
