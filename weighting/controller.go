@@ -50,6 +50,9 @@ func (c *Controller) Decide(in Input) *Decision {
 		return p.keep("one server in rotation takes all connections: nothing to balance")
 	}
 	p.measure()
+	if p.weighed == 0 && p.pinnedOnly() {
+		return p.keep("every server in rotation is pinned: nothing to balance")
+	}
 	if code, why := p.implausible(); code != "" {
 		return p.hold(code, why)
 	}
@@ -60,6 +63,16 @@ func (c *Controller) Decide(in Input) *Decision {
 	p.round()
 	p.limitSteps()
 	return p.settle()
+}
+
+// pinnedOnly tells whether no weight is left to work out.
+func (p *pass) pinnedOnly() bool {
+	for i := range p.entries {
+		if !p.entries[i].pinned() {
+			return false
+		}
+	}
+	return true
 }
 
 // LoopGain returns k*d/tauhat, which says how near the loop is to swinging:

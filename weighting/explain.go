@@ -104,18 +104,21 @@ func (p *pass) explainFeedback(e *entry, s float64, before, now feedbackState, s
 func (p *pass) explainShare(e *entry, raw, total, rest float64) {
 	p.words.f(raw).s(" / sum ").f(total)
 	if rest != 1 {
-		p.words.s(" * ").f(rest).s(", the part that servers without data leave")
+		p.words.s(" * ").f(rest).s(", the part that servers without data, or with a pin, leave")
 	}
 	e.out.because(StepShare, raw, e.out.RawShare, p.words.s(" = ").f(e.out.RawShare).end())
 }
 
 func (p *pass) explainFixed(e *entry) {
 	var before float64
-	switch e.role {
-	case initial:
+	switch {
+	case e.pinned():
+		before = float64(e.kept())
+		p.words.s("pinned weight ").i(e.kept()).s(" / ").i(e.mem.pinSum).s(", the sum of all weights when it was set,")
+	case e.role == initial:
 		before = float64(e.server.InitialWeight)
 		p.words.s("initial weight ").f(before).s(" over the sum of all")
-	case neutral:
+	case e.role == neutral:
 		before = e.capacity
 		p.words.s("capacity ").f(before).s(" / sum ").f(sum(p.capacities))
 	default:

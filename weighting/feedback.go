@@ -21,7 +21,7 @@ func (p *pass) feedback() {
 		logs[i], previous[i] = e.mem.log, e.mem.prevError
 		before[i] = feedbackState{e.mem.log, e.mem.prevError}
 		loads[i] = p.loads[i]
-		if !p.weighs(e.role) {
+		if !p.weighs(e) {
 			loads[i] = math.NaN()
 		}
 	}
@@ -50,7 +50,7 @@ func (p *pass) recall() {
 		e := &p.entries[i]
 		m := e.mem
 		m.tracked = m.tracked && m.asked > 0 && (p.in.Force != "" || m.asked == e.server.Weight)
-		if m.tracked {
+		if m.tracked && !e.pinned() { // a pin says nothing of the others' place
 			offset += m.log - math.Log(float64(m.asked))
 			known++
 		}

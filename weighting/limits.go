@@ -49,6 +49,10 @@ func (p *pass) setCaps() {
 	}
 	total := sum(p.capacities)
 	for i := range p.entries {
+		if p.entries[i].pinned() { // no more and no less
+			p.ceilings[i], p.caps[i] = p.shares[i], p.shares[i]
+			continue
+		}
 		fair := p.capacities[i] / total
 		p.ceilings[i] = limit * fair
 		p.caps[i] = min(limit, p.entries[i].cold) * fair

@@ -28,6 +28,11 @@ type memory struct {
 	kept       float64       // share that it keeps while it has no data; 0: none
 	keptAmong  int           // servers in rotation when kept was taken
 
+	// Pin.
+	pin      int // the weight; 0: none
+	pinSum   int // of all weights when it was set, pins in place
+	pinAmong int // servers in rotation then
+
 	// Ramp.
 	out   bool      // was out of rotation
 	since time.Time // joined the sums then; zero: before anyone remembers

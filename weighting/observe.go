@@ -125,6 +125,9 @@ func (p *pass) roles() {
 		if e.role != held {
 			e.mem.kept = 0
 		}
+		if !e.pinned() {
+			e.mem.pin = 0
+		}
 		p.explainRole(e)
 	}
 }

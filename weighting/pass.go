@@ -42,8 +42,24 @@ func (e *entry) isCold() bool { return !math.IsInf(e.cold, 1) }
 // function puts the average, and with water-fill a long lifetime makes that
 // nothing at all as soon as somebody is below it. feedback changes weights
 // instead of making them anew, so there it stays in.
-func (p *pass) weighs(r role) bool {
-	return r == measured || r == neutral && p.c.settings.Function == Feedback
+//
+// A pinned server has its weight already.
+func (p *pass) weighs(e *entry) bool {
+	return !e.pinned() && (e.role == measured || e.role == neutral && p.c.settings.Function == Feedback)
+}
+
+// pinned tells whether an operator has set the weight.
+func (e *entry) pinned() bool { return e.server.Pin > 0 }
+
+// keeps tells whether the weight in force is to stay the very number it is.
+func (e *entry) keeps() bool { return e.role == held || e.pinned() }
+
+// kept is that number.
+func (e *entry) kept() int {
+	if e.pinned() {
+		return min(e.server.Pin, largestWeight)
+	}
+	return e.server.Weight
 }
 
 // pass is the work of one Decide.
@@ -67,6 +83,7 @@ type pass struct {
 	caps       []float64 // largest share
 	ceilings   []float64 // largest share if the server were not cold
 	inForce    int       // sum of the weights in force
+	pinnedSum  int       // the same with every pin in place
 	arrivals   float64   // K of water-fill
 	total      float64   // of the measured loads as given
 	notice     string    // goes before the decision's Why
@@ -75,7 +92,7 @@ type pass struct {
 // measure works out the mean, the relative loads, the delay and the lifetime.
 func (p *pass) measure() {
 	slices.SortStableFunc(p.entries, func(a, b entry) int {
-		return boolRank(p.weighs(a.role)) - boolRank(p.weighs(b.role))
+		return boolRank(p.weighs(&a)) - boolRank(p.weighs(&b))
 	})
 	n := len(p.entries)
 	room := make([]float64, 5*n)
@@ -85,12 +102,16 @@ func (p *pass) measure() {
 		return part
 	}
 	p.capacities, p.loads, p.shares, p.caps, p.ceilings = next(), next(), next(), next(), next()
-	p.inForce, p.weighed, p.total = 0, 0, 0
+	p.inForce, p.pinnedSum, p.weighed, p.total = 0, 0, 0, 0
 	for i := range p.entries {
 		e := &p.entries[i]
 		p.capacities[i] = e.capacity
 		p.inForce += e.server.Weight
-		if p.weighs(e.role) {
+		p.pinnedSum += e.server.Weight
+		if e.pinned() {
+			p.pinnedSum += e.kept() - e.server.Weight
+		}
+		if p.weighs(e) {
 			p.weighed++
 		}
 		if e.role == measured {

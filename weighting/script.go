@@ -97,7 +97,7 @@ func (p *pass) weighInput() WeighInput {
 			out := Weighed{Server: *s, Relative: math.NaN()}
 			out.Rotation = rotation(s)
 			in.Others = append(in.Others, out)
-		case !p.weighs(e.role):
+		case !p.weighs(e):
 			in.Others = append(in.Others, e.weighed())
 		}
 	}

@@ -33,10 +33,12 @@ func (p *pass) fixShares() float64 {
 		initialWeights += float64(max(p.entries[i].server.InitialWeight, 0))
 	}
 	for i := p.weighed; i < len(p.entries); i++ {
-		switch e := &p.entries[i]; e.role {
-		case initial:
+		switch e := &p.entries[i]; {
+		case e.pinned():
+			p.shares[i] = p.pinnedShare(e)
+		case e.role == initial:
 			p.shares[i] = float64(e.server.InitialWeight) / initialWeights
-		case neutral:
+		case e.role == neutral:
 			p.shares[i] = e.capacity / capacity
 		default:
 			p.shares[i] = p.keptShare(e)
@@ -56,6 +58,17 @@ func (p *pass) keptShare(e *entry) float64 {
 		m.kept, m.keptAmong = e.inForce, len(p.entries)
 	}
 	return m.kept
+}
+
+// pinnedShare is the share that the pin gave when it was set, beside the weights
+// that were in force: the others are weighed on that scale, so that the pin goes
+// on to mean what it did. It is taken anew when servers come or go.
+func (p *pass) pinnedShare(e *entry) float64 {
+	m := e.mem
+	if m.pin != e.kept() || m.pinAmong != len(p.entries) {
+		m.pin, m.pinSum, m.pinAmong = e.kept(), p.pinnedSum, len(p.entries)
+	}
+	return float64(m.pin) / float64(m.pinSum)
 }
 
 func scale(values []float64, factor float64) {

@@ -105,9 +105,13 @@ type Server struct {
 	Capacity      float64       // > 0; 1 when all are equal
 	Weight        int           // in force, 0..256
 	InitialWeight int           // of the configuration, 0..256
-	Rotation      Rotation
-	UpSince       time.Time // last time it came up; zero when longer ago than anyone remembers
-	Sessions      int       // open now; -1 when unknown
+	// Pin is the weight that an operator keeps it at, 1..256; 0: none. Its load
+	// counts as any other's, its weight is not worked out, and the others are
+	// balanced beside it.
+	Pin      int
+	Rotation Rotation
+	UpSince  time.Time // last time it came up; zero when longer ago than anyone remembers
+	Sessions int       // open now; -1 when unknown
 	// Metrics are further values by their names, for a Weigher. Nil when there
 	// are none. They shape nothing else.
 	Metrics map[string]float64

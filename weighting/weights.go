@@ -23,10 +23,14 @@ func (p *pass) round() {
 	kept := p.keptScale()
 	keeps := kept > 0 && p.fits(kept, full)
 	if keeps {
-		s, text = kept, "scale at which servers without data keep their weights"
+		s, text = kept, "scale at which servers without data, or with a pin, keep their weights"
 	}
 	for i := range p.entries {
 		e := &p.entries[i]
+		if e.pinned() {
+			e.wanted, e.weight = e.kept(), e.kept()
+			continue
+		}
 		share := p.shares[i]
 		if w := float64(e.server.Weight); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
 			share = w / s // no limit has changed it, so rounding must not either
@@ -53,8 +57,8 @@ func maxOf(values []float64) float64 {
 func (p *pass) keptScale() float64 {
 	var weights, shares float64
 	for i := range p.entries {
-		if p.entries[i].role == held {
-			weights += float64(p.entries[i].server.Weight)
+		if e := &p.entries[i]; e.keeps() {
+			weights += float64(e.kept())
 			shares += p.shares[i]
 		}
 	}
@@ -102,6 +106,9 @@ func (p *pass) limitSteps() {
 	}
 	for i := range p.entries {
 		e := &p.entries[i]
+		if e.pinned() {
+			continue
+		}
 		low, high := stepRange(e.server.Weight, step)
 		w := min(max(e.weight, low), high)
 		w = min(max(w, p.c.settings.MinWeight, 1), p.c.settings.MaxWeight, largestWeight)

@@ -71,7 +71,7 @@ func (p *plane) obey(d *weighting.Decision, state *haproxy.State) {
 			continue
 		}
 		s.Reasons = append(s.Reasons, weighting.Reason{
-			Step: StepPin, Before: float64(s.Weight), After: float64(pin.Weight),
+			Step: StepPin, Before: float64(is.Weight), After: float64(pin.Weight),
 			Text: fmt.Sprintf("pinned at %d by %s", pin.Weight, pin.words()),
 		})
 		s.Weight = pin.Weight
