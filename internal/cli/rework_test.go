@@ -272,7 +272,7 @@ func (x *explanation) share(s printedStep) {
 	default:
 		in := x.after(s.how, "")
 		share := in[0] / in[1]
-		if strings.Contains(s.how, "that servers without data leave") {
+		if strings.Contains(s.how, "that servers without data, or with a pin, leave") {
 			share *= in[2]
 		}
 		x.near("share", share, s.after)
