@@ -92,12 +92,21 @@ func TestStickyClassMovesLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := func(table, src string) string {
-		_, out, _ := runLua(t, luaExamples+"client-class.lua", "--table", table, "--message", "client-class", "--arg", "src="+src, "--arg", "backend=ingest", "--json")
-		var result answerResult
-		if err := json.Unmarshal([]byte(out), &result); err != nil {
-			t.Fatalf("%v: %s", err, out)
+		for {
+			_, out, failed := runLua(t, luaExamples+"client-class.lua", "--table", table, "--message", "client-class", "--arg", "src="+src, "--arg", "backend=ingest", "--json")
+			if strings.Contains(out+failed, "longer than") {
+				continue // a busy machine; the deadline is tried elsewhere
+			}
+			var result answerResult
+			if err := json.Unmarshal([]byte(out), &result); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			name, ok := result.Variables["server"].(string)
+			if !ok {
+				t.Fatalf("no server for %s: %s %s", src, out, failed)
+			}
+			return name
 		}
-		return result.Variables["server"].(string)
 	}
 	count := map[string]int{}
 	for i := range 40 {

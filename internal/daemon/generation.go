@@ -59,16 +59,21 @@ func (d *daemon) reportSource() report.Source {
 	return report.SourceOf(g.config, g.fleet)
 }
 
+// reloadPause is the least time between two reloads. Each ends the questions to
+// Graphite that are under way: SIGHUPs without a pause would let none through.
+const reloadPause = time.Second
+
 // balance runs the generation in force, and the next one after a reload, until
 // ctx ends.
 func (d *daemon) balance(ctx context.Context) error {
 	for {
 		g := d.current.Load()
+		began := time.Now()
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- g.fleet.Run(running) }()
 		d.notify.ready()
-		next, err := d.nextGeneration(g, ended)
+		next, err := d.nextGeneration(g, ended, began.Add(reloadPause))
 		if next == nil {
 			stop()
 			return err
@@ -82,9 +87,16 @@ func (d *daemon) balance(ctx context.Context) error {
 	}
 }
 
-// nextGeneration waits for a reload that works. It returns nil when the present
-// fleet has ended.
-func (d *daemon) nextGeneration(g *generation, ended <-chan error) (*generation, error) {
+// nextGeneration waits for a reload that works, none before the given time. It
+// returns nil when the present fleet has ended.
+func (d *daemon) nextGeneration(g *generation, ended <-chan error, from time.Time) (*generation, error) {
+	pause := time.NewTimer(time.Until(from))
+	defer pause.Stop()
+	select {
+	case err := <-ended:
+		return nil, err
+	case <-pause.C:
+	}
 	for {
 		select {
 		case err := <-ended:

@@ -101,7 +101,7 @@ func TestReloadStorm(t *testing.T) {
 	s.configure(oneToFour, "")
 	s.start()
 	s.until("weights are written", func() bool { return s.weight("ingest/s1") == 64 })
-	for i := range 20 {
+	for i := range 7 {
 		if i%3 == 2 {
 			if err := os.WriteFile(s.file, []byte("[haproxy"), 0o600); err != nil {
 				t.Fatal(err)

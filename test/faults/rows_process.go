@@ -257,7 +257,13 @@ func (s *scene) blockState() error {
 func remount(flag uintptr) step {
 	return func(s *scene, ctx context.Context) error {
 		if os.Geteuid() == 0 {
-			return unix.Mount("faults", s.file("state"), "tmpfs", unix.MS_REMOUNT|flag, "size=64k,mode=700")
+			for { // it is busy while the daemon writes the file
+				err := unix.Mount("faults", s.file("state"), "tmpfs", unix.MS_REMOUNT|flag, "size=64k,mode=700")
+				if !errors.Is(err, unix.EBUSY) || ctx.Err() != nil {
+					return err
+				}
+				time.Sleep(time.Millisecond)
+			}
 		}
 		if flag == 0 {
 			return s.freeDisk(ctx)
