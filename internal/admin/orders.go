@@ -204,6 +204,11 @@ func (s *Server) warnings(kind string, o *api.Order, b *balancer.Balancer) []str
 	if kind == "pin" {
 		all = append(all, pinWarnings(o, b)...)
 	}
+	if kind == "pin" || live {
+		if why := unread(b); why != "" {
+			all = append(all, "HAProxy can't be read now, so nothing is set before it answers again: "+why)
+		}
+	}
 	if mode == config.Observe && (kind == "pin" || kind == "freeze") {
 		all = append(all, "the backend is in observe mode, so no weights are written anyway")
 	}
@@ -223,6 +228,18 @@ func (s *Server) warnings(kind string, o *api.Order, b *balancer.Balancer) []str
 		}
 	}
 	return all
+}
+
+// unread says why no HAProxy of the backend can be read; empty when one can.
+func unread(b *balancer.Balancer) string {
+	why := ""
+	for _, t := range b.Tables() {
+		if !t.Unread() {
+			return ""
+		}
+		why = t.Why
+	}
+	return why
 }
 
 // pinWarnings are those about the pinned server and its weight.

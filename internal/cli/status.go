@@ -133,6 +133,7 @@ func (p *Program) writeStatus(c *cobra.Command, s *api.Status, servers bool) err
 		return err
 	}
 	w.holds()
+	w.unmeasured()
 	w.orders()
 	for i := range s.Backends {
 		if !servers {
@@ -237,6 +238,32 @@ func (w *statusWriter) holds() {
 			}
 			first = false
 			w.styled(yellow, "%s held: %s", tableName(t, w.s), t.Why)
+		}
+	}
+}
+
+// unmeasured names the servers in rotation whose load is not known: what they
+// count as is in their explanation.
+func (w *statusWriter) unmeasured() {
+	first := true
+	for i := range w.s.Backends {
+		for j := range w.s.Backends[i].Tables {
+			t := &w.s.Backends[i].Tables[j]
+			var names []string
+			for k := range t.Servers {
+				if s := &t.Servers[k]; s.InRotation && !s.Measured {
+					names = append(names, s.Server)
+				}
+			}
+			if len(names) == 0 || isHeld(t) || t.HoldCode == balancer.HoldStarting {
+				continue
+			}
+			if first {
+				w.line("")
+			}
+			first = false
+			w.styled(yellow, "%s without usable load: %s", tableName(t, w.s), some(names))
+			w.line("  why: %s", w.p.again(w.c, "explain", t.Backend+"/"+names[0]))
 		}
 	}
 }

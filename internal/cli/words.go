@@ -301,7 +301,7 @@ func wordsPlanHead(t *balancer.Table) string {
 		head += fmt.Sprintf(": balance %s, function %s", t.Algorithm, t.Function)
 	}
 	if t.Mode == "observe" {
-		head += ", mode observe: nothing is ever set"
+		head += ", mode observe in the file: nothing is set"
 	}
 	return head
 }

@@ -36,7 +36,7 @@ var files = []string{
 	"-rwxr-xr-x root root /usr/bin/haproxy-weighter",
 }
 
-var copied = regexp.MustCompile(`/usr/share/haproxy-weighter/(haproxy-conf|lua)/|/usr/share/man/man1/haproxy-weighter-|/usr/share/doc/haproxy-weighter/changelog\.gz`)
+var copied = regexp.MustCompile(`/usr/share/haproxy-weighter/(haproxy-conf|lua)/|/usr/share/man/man1/haproxy-weighter-|/usr/share/doc/haproxy-weighter/(changelog\.gz|docs/)`)
 
 func wanted(more ...string) []string {
 	all := slices.Concat(files, more)
@@ -100,6 +100,7 @@ func TestCopied(t *testing.T) {
 		shippedNot      *regexp.Regexp // paths in the repository
 	}{
 		{"haproxy-conf", "../../haproxy-conf", regexp.MustCompile(`^template/|^testdata/|\.go$`)},
+		{"../doc/haproxy-weighter/docs", "../../docs", nil},
 		{"lua", "../../lua", regexp.MustCompile(`\.go$|\.want$|^testdata/|^\.`)},
 	} {
 		want := hashes(t, folder.source, folder.shippedNot)
