@@ -18,7 +18,7 @@ import (
 func Claim(path string) (release func(), err error) {
 	folder, prefix := filepath.Dir(path), "."+filepath.Base(path)+"."
 	lock := filepath.Join(folder, prefix+"lock")
-	f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(lock, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return func() {}, nil
 	}

@@ -257,9 +257,10 @@ func (s *scene) blockState() error {
 func remount(flag uintptr) step {
 	return func(s *scene, ctx context.Context) error {
 		if os.Geteuid() == 0 {
-			for { // it is busy while the daemon writes the file
+			// It is busy while the daemon writes the file.
+			for tries := 0; ; tries++ {
 				err := unix.Mount("faults", s.file("state"), "tmpfs", unix.MS_REMOUNT|flag, "size=64k,mode=700")
-				if !errors.Is(err, unix.EBUSY) || ctx.Err() != nil {
+				if !errors.Is(err, unix.EBUSY) || ctx.Err() != nil || tries > 5000 {
 					return err
 				}
 				time.Sleep(time.Millisecond)

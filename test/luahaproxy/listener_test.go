@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +48,10 @@ func listenOn(t *testing.T, network, address string, tables ...*balancer.Table) 
 func (l *listener) start(t *testing.T) {
 	t.Helper()
 	socket, err := net.Listen(l.network, l.address)
+	for tries := 0; errors.Is(err, syscall.EADDRINUSE) && l.network == "tcp" && l.served == nil && tries < 20; tries++ {
+		l.address = fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0]) // nobody knows the old one yet
+		socket, err = net.Listen(l.network, l.address)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
