@@ -92,9 +92,9 @@ func TestStickyClassMovesLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := func(table, src string) string {
-		for {
+		for tries := 0; ; tries++ {
 			_, out, failed := runLua(t, luaExamples+"client-class.lua", "--table", table, "--message", "client-class", "--arg", "src="+src, "--arg", "backend=ingest", "--json")
-			if strings.Contains(out+failed, "longer than") {
+			if strings.Contains(out+failed, "ran longer than") && tries < 20 {
 				continue // a busy machine; the deadline is tried elsewhere
 			}
 			var result answerResult

@@ -117,62 +117,37 @@ type Trace struct {
 	polls      int
 }
 
-// Answered notes an answer of Graphite.
-func (t *Trace) Answered(a Answer) {
+// note appends to one of the lists of t.
+func note[T any](t *Trace, to *[]T, v T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.answers = append(t.answers, a)
+	*to = append(*to, v)
 }
+
+// Answered notes an answer of Graphite.
+func (t *Trace) Answered(a Answer) { note(t, &t.answers, a) }
 
 // Wrote notes a weight on its way to HAProxy.
-func (t *Trace) Wrote(w Write) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.writes = append(t.writes, w)
-}
+func (t *Trace) Wrote(w Write) { note(t, &t.writes, w) }
 
 // Ordered notes what the test did itself.
-func (t *Trace) Ordered(o Order) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.orders = append(t.orders, o)
-}
+func (t *Trace) Ordered(o Order) { note(t, &t.orders, o) }
 
 // HoldStill notes a time in which no weight may move.
-func (t *Trace) HoldStill(s Still) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stills = append(t.stills, s)
-}
+func (t *Trace) HoldStill(s Still) { note(t, &t.stills, s) }
 
 // Recover notes the end of a fault.
-func (t *Trace) Recover(r Recovery) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.recoveries = append(t.recoveries, r)
-}
+func (t *Trace) Recover(r Recovery) { note(t, &t.recoveries, r) }
 
 // Silent notes that SPOE messages were not answered.
-func (t *Trace) Silent(o Outage) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.outages = append(t.outages, o)
-}
+func (t *Trace) Silent(o Outage) { note(t, &t.outages, o) }
 
 // Excuse notes a time in which SPOE messages need not be answered: the
 // weighter was stopped on purpose.
-func (t *Trace) Excuse(s Still) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.excused = append(t.excused, s)
-}
+func (t *Trace) Excuse(s Still) { note(t, &t.excused, s) }
 
 // Used notes what the weighter's process takes.
-func (t *Trace) Used(u Usage) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.usages = append(t.usages, u)
-}
+func (t *Trace) Used(u Usage) { note(t, &t.usages, u) }
 
 // saw notes a state of HAProxy; one that is the same as the last only extends it.
 func (t *Trace) saw(worker Worker, servers map[string]Server, asked, answered time.Time) {
