@@ -40,6 +40,10 @@ func (r *reporting) passed(t *balancer.Table) {
 func (r *reporting) run(ctx context.Context) error {
 	var last chan error // of the reporter that was replaced; nil: none
 	for {
+		select { // what is loaded next is the newest: the first one is not begun twice
+		case <-r.changed:
+		default:
+		}
 		now := r.current.Load()
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
