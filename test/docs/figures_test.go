@@ -23,6 +23,8 @@ func measured() map[string][]string {
 		"docs/lua.md: What it costs":                                    {"`go test -v -run TestRequestsBesideManyServers ./test/luahaproxy`"},
 		"docs/reliability.md: What can go wrong, and what happens then": {"`make faults`"},
 		"docs/reliability.md: The matrix":                               {"make faults"},
+		"docs/reliability.md: The walk":                                 {"make faults"},
+		"docs/reliability.md: The soak":                                 {"make soak"},
 		"docs/security.md: A Graphite that lies":                        {"`test/security.TestDocumentedBounds`"},
 		"docs/install.md: The socket unit":                              {"`go test -v -run TestRestartRefusesNothing ./test/packaging`"},
 	}

@@ -6,7 +6,7 @@
 //
 //	faults                       the matrix, on every version of HAProxy
 //	faults --rows carbon         only rows whose names match
-//	faults --write FILE          and the tables put into a document, between the two marks
+//	faults --write FILE          and what was found put into a document, between its marks
 //	faults --walk 30m --seed 7   a walk
 //	faults --soak 2h             a soak
 package main
@@ -55,7 +55,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.rows, "rows", "", "only rows whose names match this regular `EXPRESSION`")
 	flags.BoolVar(&o.short, "short", false, "each fault as short as in make test")
 	flags.IntVar(&o.parallel, "parallel", 6, "rows at the same time")
-	flags.StringVar(&o.write, "write", "", "put the whole matrix into this `FILE`, between its marks")
+	flags.StringVar(&o.write, "write", "", "put a whole matrix, a walk of at least 30m or a soak of at least 2h into this `FILE`, between its marks")
 	flags.DurationVar(&o.walk, "walk", 0, "in place of the matrix: random faults for so long")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the walk; 0 takes one from the clock")
 	flags.DurationVar(&o.soak, "soak", 0, "in place of the matrix: heavy ordinary work for so long")

@@ -28,15 +28,12 @@ type matrix struct {
 	took     time.Duration
 }
 
-// runMatrix runs every row: on each HAProxy when its version matters, else on
-// the first one. The long ones begin first.
+// runMatrix runs every row on each HAProxy. The long ones begin first.
 func runMatrix(ctx context.Context, rows []row, binaries []haproxyproc.Binary, p *programs, how profile, parallel int) *matrix {
 	m := &matrix{rows: rows, binaries: binaries, profile: how}
 	for i := range rows {
-		for k, b := range binaries {
-			if k == 0 || rows[i].versions {
-				m.cells = append(m.cells, cell{row: &rows[i], binary: b})
-			}
+		for _, b := range binaries {
+			m.cells = append(m.cells, cell{row: &rows[i], binary: b})
 		}
 	}
 	order := make([]*cell, len(m.cells))
@@ -132,7 +129,11 @@ func (r *row) messages() string {
 
 // replace puts text between two marks of a file.
 func replace(file, name, text string) error {
-	begin, end := fmt.Sprintf("<!-- make faults writes the %s from here -->\n", name), "<!-- to here -->\n"
+	target := "faults"
+	if name == "soak" {
+		target = "soak"
+	}
+	begin, end := fmt.Sprintf("<!-- make %s writes the %s from here -->\n", target, name), "<!-- to here -->\n"
 	old, err := os.ReadFile(file)
 	if err != nil {
 		return err

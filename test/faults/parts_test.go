@@ -132,19 +132,20 @@ func TestMarkdown(t *testing.T) {
 	old, recent := haproxyproc.Binary{Version: "2.6.12"}, haproxyproc.Binary{Version: "3.4.7"}
 	rows := []row{
 		{part: "Graphite", fault: "answers 500", holds: "weights stay", told: []told{noLoads}},
-		{part: "HAProxy", fault: "is reloaded", holds: "they are put back", versions: true, told: []told{maybe(noSocket)}},
+		{part: "HAProxy", fault: "is reloaded", holds: "they are put back", told: []told{maybe(noSocket)}},
 	}
 	m := &matrix{rows: rows, binaries: []haproxyproc.Binary{old, recent}, took: time.Minute, cells: []cell{
 		{row: &rows[0], binary: old, outcome: outcome{recovered: 740 * time.Millisecond}},
+		{row: &rows[0], binary: recent, outcome: outcome{recovered: 770 * time.Millisecond}},
 		{row: &rows[1], binary: old, outcome: outcome{recovered: time.Second}},
 		{row: &rows[1], binary: recent, outcome: outcome{err: os.ErrInvalid}},
 	}}
 	want := `| at fault | fault | what must hold, beside what always must | log | 2.6.12 | 3.4.7 |
 |---|---|---|---|---|---|
-| Graphite | answers 500 | weights stay | no loads from Graphite | ok, 0.7 s |  |
+| Graphite | answers 500 | weights stay | no loads from Graphite | ok, 0.7 s | ok, 0.8 s |
 | HAProxy | is reloaded | they are put back |  | ok, 1.0 s | **FAILED** |
 
-2 faults, 3 runs, 1 failed, in 1m0s. A time is from the end of the fault until the right weights were in force, at an interval of 1s.
+2 faults, 4 runs, 1 failed, in 1m0s. A time is from the end of the fault until the right weights were in force, at an interval of 1s.
 `
 	if diff := cmp.Diff(want, m.markdown()); diff != "" || m.failed() != 1 {
 		t.Errorf("%d failed; -want +got:\n%s", m.failed(), diff)

@@ -22,10 +22,9 @@ type row struct {
 	fault string // in words
 	holds string // what must hold, in words; beside what always must
 
-	versions bool // HAProxy's version matters
-	plan     plan
-	begin    func(*scene, context.Context) error
-	end      func(*scene, context.Context) error // nil: begin has ended it
+	plan  plan
+	begin func(*scene, context.Context) error
+	end   func(*scene, context.Context) error // nil: begin has ended it
 	// moves says that weights go on while the fault lasts; else they must stay.
 	moves      bool
 	second     loads // during the fault; nil: secondLoads

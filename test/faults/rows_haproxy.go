@@ -119,7 +119,7 @@ func socketRows() []row {
 			end:   func(s *scene, _ context.Context) error { return os.Chmod(s.socket.Path, 0o666) },
 		},
 		{
-			name: "haproxy-level-operator", fault: "its socket has the level operator", versions: true, told: []told{badWrite},
+			name: "haproxy-level-operator", fault: "its socket has the level operator", told: []told{badWrite},
 			plan: plan{haproxy: strings.Replace(haproxyConfig, "nbthread 1", "nbthread 1\n\tstats socket {dir}/operator.sock level operator", 1)},
 			begin: func(s *scene, _ context.Context) error {
 				s.socket.Set(front.Manner{To: s.file("operator.sock")})
@@ -151,7 +151,7 @@ func forNobody(s *scene) error {
 // slotsRow takes all connections that HAProxy allows on its sockets.
 func slotsRow() row {
 	return row{
-		name: "haproxy-slots", fault: "others hold all connections of its socket (stats maxconn)", versions: true, told: unreachable,
+		name: "haproxy-slots", fault: "others hold all connections of its socket (stats maxconn)", told: unreachable,
 		plan: plan{direct: true},
 		begin: func(s *scene, _ context.Context) error {
 			for {
@@ -181,17 +181,17 @@ func configurationRows() []row {
 	four := []string{"s1", "s2", "s3", "s4"}
 	return []row{
 		{
-			name: "haproxy-backend-removed", fault: "a reload removes the backend, another brings it back", versions: true, told: []told{noBackend},
+			name: "haproxy-backend-removed", fault: "a reload removes the backend, another brings it back", told: []told{noBackend},
 			begin: reload(other), end: reload(haproxyConfig), holds: "nothing is written; weights are right when it is back",
 		},
 		{
-			name: "haproxy-no-servers", fault: "a reload leaves the backend without servers, another brings them back", versions: true,
+			name: "haproxy-no-servers", fault: "a reload leaves the backend without servers, another brings them back",
 			told:  []told{maybe(held)},
 			begin: reload(empty), end: reload(haproxyConfig), holds: "nothing is written; they come back as new servers, all equal",
 			after: weights{"s1": 100, "s2": 100, "s3": 100, "s4": 100},
 		},
 		{
-			name: "haproxy-server-added", fault: "a server is added at run time", versions: true, moves: true,
+			name: "haproxy-server-added", fault: "a server is added at run time", moves: true,
 			holds:  "the others are weighted; the new one comes up slowly",
 			second: loads{"s1": 100, "s2": 100, "s3": 200, "s4": 400, "s5": 100, "s6": 100, "s7": 100, "s8": 200},
 			told:   []told{maybe(unusable)},
@@ -199,13 +199,13 @@ func configurationRows() []row {
 			during: weights{"s1": 200, "s2": 200, "s3": 128, "s4": 64}, end: runtime("set server {} state maint", "s8"),
 		},
 		{
-			name: "haproxy-server-deleted", fault: "a server is deleted at run time", versions: true, moves: true,
+			name: "haproxy-server-deleted", fault: "a server is deleted at run time", moves: true,
 			holds:  "the others are weighted",
 			begin:  both(runtime("set server {} state maint", "s4"), runtime("del server {}", "s4")),
 			during: weights{"s1": 200, "s2": 200, "s3": 128}, after: weights{"s1": 64, "s2": 128, "s3": 200},
 		},
 		{
-			name: "haproxy-server-renamed", fault: "a reload renames a server", versions: true, moves: true, told: []told{maybe(unusable)},
+			name: "haproxy-server-renamed", fault: "a reload renames a server", moves: true, told: []told{maybe(unusable)},
 			second: loads{"s1": 100, "s2": 100, "s3": 200, "s9": 400, "s5": 100, "s6": 100, "s7": 100},
 			holds:  "the new name is a new server, which comes up slowly",
 			begin:  reload(edited("server s4", "server s9")), end: reload(haproxyConfig),
@@ -222,7 +222,7 @@ func configurationRows() []row {
 			holds: "they are left alone, and come back as new servers, all equal", after: weights{"s1": 200, "s2": 200, "s3": 200, "s4": 200},
 		},
 		{
-			name: "haproxy-static", fault: "a reload brings a static algorithm, another takes it back", versions: true, told: []told{static},
+			name: "haproxy-static", fault: "a reload brings a static algorithm, another takes it back", told: []told{static},
 			holds: "nothing is written", begin: reload(edited("balance roundrobin", "balance static-rr")), end: reload(haproxyConfig),
 		},
 	}
@@ -232,28 +232,28 @@ func configurationRows() []row {
 func processRows() []row {
 	return []row{
 		{
-			name: "haproxy-hangs", fault: "hangs (SIGSTOP)", versions: true, told: unreachable, plan: plan{direct: true}, lasts: 30 * time.Second,
+			name: "haproxy-hangs", fault: "hangs (SIGSTOP)", told: unreachable, plan: plan{direct: true}, lasts: 30 * time.Second,
 			begin: func(s *scene, _ context.Context) error { return s.haproxy.Pause() },
 			end:   func(s *scene, _ context.Context) error { return s.haproxy.Resume() },
 		},
 		{
-			name: "haproxy-killed", fault: "is killed (SIGKILL) and started again", versions: true, told: unreachable, plan: plan{direct: true},
+			name: "haproxy-killed", fault: "is killed (SIGKILL) and started again", told: unreachable, plan: plan{direct: true},
 			holds: "weights are put back",
 			begin: func(s *scene, _ context.Context) error { s.haproxy.Kill(); return nil },
 			end:   func(s *scene, _ context.Context) error { return s.haproxy.Restart() },
 		},
 		{
-			name: "haproxy-reloads", fault: "is reloaded every second for a minute", versions: true, holds: "weights are put back each time",
+			name: "haproxy-reloads", fault: "is reloaded every second for a minute", holds: "weights are put back each time",
 			told: []told{maybe(upTo(99, noHAProxy)), maybe(upTo(99, noSocket)), maybe(upTo(99, badWrite))},
 			plan: plan{direct: true}, begin: (*scene).reloads,
 		},
 		{
-			name: "haproxy-reload-in-batch", fault: "is reloaded in the middle of a write", versions: true, holds: "all weights are right in the new worker",
+			name: "haproxy-reload-in-batch", fault: "is reloaded in the middle of a write", holds: "all weights are right in the new worker",
 			told:  []told{maybe(upTo(9, badWrite)), maybe(noHAProxy), maybe(noSocket)},
 			begin: (*scene).reloadInBatch,
 		},
 		{
-			name: "haproxy-path-stolen", fault: "a second HAProxy takes the socket's path and dies", versions: true,
+			name: "haproxy-path-stolen", fault: "a second HAProxy takes the socket's path and dies",
 			told: []told{maybe(noHAProxy), noSocket, maybe(noBackend)},
 			plan: plan{direct: true}, begin: (*scene).steal, holds: "weights are put back when HAProxy is restarted; a reload does not help",
 			end: func(s *scene, _ context.Context) error { return s.haproxy.Restart() },
@@ -323,7 +323,7 @@ func (s *scene) steal(ctx context.Context) error {
 func rivalRows() []row {
 	return []row{
 		{
-			name: "haproxy-agent-check", fault: "an agent-check sets a weight every 300 ms", versions: true, moves: true,
+			name: "haproxy-agent-check", fault: "an agent-check sets a weight every 300 ms", moves: true,
 			holds: "it is told; all other weights are right", told: []told{stranger},
 			plan:  plan{prepare: (*scene).startAgent, direct: true},
 			begin: (*scene).agentFights, end: (*scene).agentRelents, during: weights{"s2": 200, "s3": 128, "s4": 64},

@@ -312,7 +312,7 @@ func daemonRows() []row {
 			end: func(s *scene, _ context.Context) error { defer s.over(); return s.signal(syscall.SIGCONT) },
 		},
 		{
-			name: "sigstop-reload", fault: "is stopped while HAProxy is reloaded, then goes on", versions: true, holds: "weights are put back",
+			name: "sigstop-reload", fault: "is stopped while HAProxy is reloaded, then goes on", holds: "weights are put back",
 			told: []told{maybe(noLoads), maybe(noHAProxy), maybe(noSocket), maybe(unusable), maybe(held), maybe(upTo(9, peerClosed))},
 			plan: plan{direct: true},
 			begin: func(s *scene, _ context.Context) error {

@@ -32,6 +32,7 @@ const (
 	mostGrowth   = 0.25             // of the mean resident memory, over the whole soak
 	growthFloor  = 16 << 20         // bytes of growth that are never too much
 	mostMoreDone = 10               // goroutines and descriptors more than at the beginning, by their slope
+	soakOfRecord = 2 * time.Hour    // how long one has to last at least to be put into the document
 )
 
 // soaked is what a soak came to.
@@ -90,7 +91,7 @@ func (s *soaked) growth() error {
 
 func (s *soaked) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s; HAProxy reloaded %d times and looked at %d times; %d SPOE messages, %.0f a second; answers: 99 %% within %s, slowest %s\n",
+	fmt.Fprintf(&b, "%s; HAProxy reloaded %d times and looked at %d times; %d SPOE messages, %.0f a second; answers: 99 %% within %s, slowest %s.\n\n",
 		s.took.Round(time.Second), s.reloads, s.size.Polls, s.messages, float64(s.messages)/s.took.Seconds(), s.p99, s.worst.Round(time.Microsecond))
 	fmt.Fprintf(&b, "| | mean | slope an hour |\n|---|---|---|\n")
 	fmt.Fprintf(&b, "| resident memory | %.1f MiB | %+.2f MiB |\n", s.resident.mean/(1<<20), s.resident.perHour/(1<<20))
@@ -112,6 +113,9 @@ func soakCommand(ctx context.Context, p *programs, o *options) error {
 		return err
 	}
 	fmt.Println("no promise was broken")
+	if o.write != "" && o.soak >= soakOfRecord {
+		return replace(o.write, "soak", result.String())
+	}
 	return nil
 }
 

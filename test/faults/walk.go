@@ -119,6 +119,23 @@ type walked struct {
 	size   trace.Size
 	most   trace.Usage
 	worst  time.Duration // SPOE answer
+
+	took    time.Duration
+	version string // of HAProxy
+}
+
+// walkOfRecord is how long a walk has to last at least to be put into the
+// document.
+const walkOfRecord = 30 * time.Minute
+
+// String tells in one line what came of it.
+func (w *walked) String() string {
+	faults := 0
+	for _, n := range w.steps {
+		faults += n
+	}
+	return fmt.Sprintf("%s on HAProxy %s, seed %d: %d rounds with %d faults of %d sorts; HAProxy was looked at %d times, Graphite answered %d times, %d weights were sent; slowest SPOE answer %s; at most %d MiB and %d descriptors.\n",
+		w.took.Round(time.Second), w.version, w.seed, w.rounds, faults, len(w.steps), w.size.Polls, w.size.Answers, w.size.Writes, w.worst.Round(time.Millisecond), w.most.Peak>>20, w.most.Descriptors)
 }
 
 // walk brings about faults for a time. Its error has the seed in it.
@@ -210,11 +227,16 @@ func walkCommand(ctx context.Context, p *programs, o *options) error {
 	}
 	b := binaries[seed%uint64(len(binaries))]
 	fmt.Printf("a walk of %s on HAProxy %s; seed %d\n", o.walk, b.Version, seed)
+	begin := time.Now()
 	w, err := walk(ctx, b, p, full(), o.walk, seed, func(text string) { fmt.Println(text) })
-	fmt.Printf("%d rounds; HAProxy was looked at %d times, Graphite answered %d times, %d weights were sent; slowest SPOE answer %s; at most %d MiB and %d descriptors\n",
-		w.rounds, w.size.Polls, w.size.Answers, w.size.Writes, w.worst.Round(time.Millisecond), w.most.Peak>>20, w.most.Descriptors)
-	if err == nil {
-		fmt.Println("no promise was broken")
+	w.took, w.version = time.Since(begin), b.Version
+	fmt.Print(&w)
+	if err != nil {
+		return err
 	}
-	return err
+	fmt.Println("no promise was broken")
+	if o.write != "" && o.walk >= walkOfRecord {
+		return replace(o.write, "walk", w.String())
+	}
+	return nil
 }
