@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"test/security":     {}, // tests only
 	"test/faults":       {"test/child", "test/haproxyproc", "test/graphiteproc", "test/faults/trace", "test/faults/front"},
 	"test/faults/trace": {},
-	"test/faults/front": {"test/faults/trace"},
+	"test/faults/front": {"test/child", "test/faults/trace"},
 	"test/convergence":  {"test/haproxyproc", "test/graphiteproc", "test/ingest", "weighting", "internal/config", "internal/balancer", "internal/simulate"},
 }
 

@@ -40,3 +40,13 @@ func FreePorts(n int) ([]int, error) {
 	}
 	return ports, nil
 }
+
+// Listen listens on such a port: it can be closed and opened again at the same
+// address, and no outgoing connection sits on it meanwhile.
+func Listen() (net.Listener, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+}

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"net"
 	"sync"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 )
 
 // Carbon takes plaintext lines at a fixed address of 127.0.0.1, or does not.
@@ -22,8 +24,13 @@ type Carbon struct {
 
 // NewCarbon starts one that takes everything.
 func NewCarbon() (*Carbon, error) {
-	c := &Carbon{Address: "127.0.0.1:0", open: make(map[net.Conn]bool)}
-	return c, c.Accept()
+	l, err := child.Listen()
+	if err != nil {
+		return nil, err
+	}
+	c := &Carbon{Address: l.Addr().String(), open: make(map[net.Conn]bool)}
+	c.take(l)
+	return c, nil
 }
 
 // Accept takes connections (again).
@@ -32,11 +39,15 @@ func (c *Carbon) Accept() error {
 	if err != nil {
 		return err
 	}
+	c.take(l)
+	return nil
+}
+
+func (c *Carbon) take(l net.Listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.Address, c.l, c.reset = l.Addr().String(), l, false
+	c.l, c.reset = l, false
 	c.wg.Go(func() { c.accept(l) })
-	return nil
 }
 
 // Refuse closes listener and connections.

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 	"github.com/haproxy-weighter/haproxy-weighter/test/faults/trace"
 )
 
@@ -67,7 +68,7 @@ func NewGraphite(t *trace.Trace, certificate func(*tls.ClientHelloInfo) (*tls.Ce
 		g.tls = &tls.Config{GetCertificate: certificate, NextProtos: []string{"http/1.1"}}
 		scheme = "https"
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := child.Listen()
 	if err != nil {
 		return nil, err
 	}
