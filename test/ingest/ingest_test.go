@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -10,13 +11,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/child"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func listen(t *testing.T, name string) *Server {
 	t.Helper()
-	s, err := Listen(name, "127.0.0.1:0")
+	port, err := child.FreePort() // a port that a stopped server finds again
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen(name, fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
