@@ -10,7 +10,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 )
 
-// TestWalk walks for half a minute, each day by another seed: the log has it.
+// TestWalk walks for a minute, each day by another seed: the log has it.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	path, err := haproxyproc.FindBinary("")
@@ -18,7 +18,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	seed := uint64(time.Now().Unix() / (24 * 60 * 60))
-	w, err := walk(t.Context(), haproxyproc.Binary{Path: path}, built, short(raced), 30*time.Second, seed, func(text string) { t.Log(text) })
+	w, err := walk(t.Context(), haproxyproc.Binary{Path: path}, built, short(raced), time.Minute, seed, func(text string) { t.Log(text) })
 	if err != nil {
 		t.Error(err)
 	}
