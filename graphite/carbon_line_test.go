@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 func TestCarbonAddresses(t *testing.T) {
@@ -105,6 +107,7 @@ func TestComponents(t *testing.T) {
 
 // FuzzCarbonComponent: whatever text it is, the component can be sent.
 func FuzzCarbonComponent(f *testing.F) {
+	corpus.Add(f)
 	f.Add("web.1")
 	f.Add("\xff\x00 ;a=b\n")
 	f.Add(strings.Repeat("ü", 300))

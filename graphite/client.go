@@ -1,11 +1,11 @@
 package graphite
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -29,6 +29,10 @@ const retryPause = 100 * time.Millisecond
 // maxErrorBody is how much of a refusal is read, in bytes. graphite-web's pages with
 // a Python traceback are 2 to 4 KB.
 const maxErrorBody = 64 << 10
+
+// maxHeader bounds the head of an answer, in bytes: as a map of headers it takes
+// thirty times as much.
+const maxHeader = 16 << 10
 
 // Client asks one render API. It is safe for concurrent use.
 type Client struct {
@@ -63,6 +67,7 @@ func NewClient(config Config) (*Client, error) {
 	if config.Timeout < 0 || config.MaxBody < 0 {
 		return nil, errors.New("graphite: the timeout and the body limit must not be negative")
 	}
+	config.MaxBody = min(config.MaxBody, math.MaxInt-1) // one byte more is looked for
 	c := &Client{config: config, endpoint: e, mask: newMask(&config, e), transport: config.Transport}
 	if c.transport == nil {
 		t := newTransport(&config)
@@ -79,8 +84,10 @@ func newTransport(config *Config) *http.Transport {
 		TLSHandshakeTimeout:    config.Timeout,
 		MaxIdleConnsPerHost:    2,
 		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
+		MaxResponseHeaderBytes: maxHeader,
 		ForceAttemptHTTP2:      true,
+		// What a body that waits for room has sent meanwhile lies here.
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: smallBody},
 	}
 	if config.TLS != nil {
 		t.TLSClientConfig = config.TLS.Clone()
@@ -104,34 +111,69 @@ func (c *Client) Close() {
 // of an address. A request of more than that is sent in several parts, one
 // after the other, each with its own timeout and all of them with one retry.
 // The answer is whole or it is an error: with one part missing, servers would
-// look silent that are not.
+// look silent that are not. The limit of a body counts for all parts together.
 //
 // After a Retry-After the client doesn't touch the network until the time has
 // come, but at most [MaxRetryAfter]; meanwhile Render returns a [RenderError]
 // of [KindRetryAfter]. Every error of Render is a *RenderError.
+//
+// With Config.Room, the answer must be released.
 func (c *Client) Render(ctx context.Context, r Request) (*Answer, error) {
 	parts, err := c.endpoint.forms(r)
 	if err != nil {
 		return nil, c.fail(&RenderError{Kind: KindRequest, text: err.Error()})
 	}
-	answer := &Answer{}
+	in := &place{room: c.config.Room}
+	answer, rerr := c.render(ctx, parts, in)
+	if rerr != nil {
+		in.leave()
+		return nil, c.fail(rerr)
+	}
+	answer.release = in.leave
+	return answer, nil
+}
+
+// render asks for all parts, then decodes them: what was read takes less than
+// what it is decoded to.
+func (c *Client) render(ctx context.Context, parts []string, in *place) (*Answer, *RenderError) {
+	replies := make([]*reply, len(parts))
 	retries := 1
 	for i, form := range parts {
-		var part *Answer
 		err := c.ask(ctx, &retries, func(limited context.Context) (err *RenderError) {
-			part, err = c.once(ctx, limited, form)
-			return err
+			if replies[i], err = c.exchange(ctx, limited, &c.endpoint, form, in); err != nil || i < len(parts)-1 {
+				return err
+			}
+			if err := in.use(limited); err != nil {
+				return c.crowded(ctx, limited, in.reading, err)
+			}
+			return nil
 		})
 		if err != nil {
-			if len(parts) > 1 {
-				err.text += fmt.Sprintf(" (part %d of %d of the request; nothing of the others is used)", i+1, len(parts))
-			}
-			return nil, c.fail(err)
+			return nil, ofPart(err, i, len(parts))
 		}
-		answer.add(part)
+	}
+	answer := &Answer{}
+	for i, said := range replies {
+		replies[i] = nil
+		series, err := decode(said.body)
+		if err == nil && len(answer.Series)+len(series) > mostSeries {
+			err = tooManySeries()
+		}
+		if err != nil {
+			return nil, ofPart(&RenderError{Kind: err.kind, Status: said.status, text: c.explain(err, said.body)}, i, len(parts))
+		}
+		answer.add(&Answer{Series: series, Now: said.now, ClockSkew: said.skew})
 	}
 	faultDuplicates(answer.Series)
 	return answer, nil
+}
+
+// ofPart says which part of a request an error is of.
+func ofPart(err *RenderError, i, parts int) *RenderError {
+	if parts > 1 {
+		err.text += fmt.Sprintf(" (part %d of %d of the request; nothing of the others is used)", i+1, parts)
+	}
+	return err
 }
 
 // fail completes an error with what all have in common.
@@ -172,31 +214,17 @@ func (c *Client) ask(ctx context.Context, retries *int, once func(limited contex
 	}
 }
 
-// once makes one exchange with the render API. limited is ctx with the timeout.
-func (c *Client) once(ctx, limited context.Context, form string) (*Answer, *RenderError) {
-	said, err := c.exchange(ctx, limited, &c.endpoint, form)
-	if err != nil {
-		return nil, err
-	}
-	series, derr := decode(said.body)
-	if derr != nil {
-		return nil, &RenderError{Kind: derr.kind, Status: said.status, text: c.explain(derr, said.body)}
-	}
-	answer := &Answer{Series: series}
-	answer.Now, answer.ClockSkew = serverClock(said.header, said.at)
-	return answer, nil
-}
-
 // reply is what a server said that was fit to be decoded.
 type reply struct {
 	status int
-	header http.Header
 	body   []byte
-	at     time.Time // when its head was there, by Config.Now
+	now    time.Time     // the server's clock
+	skew   time.Duration // our clock minus the server's
 }
 
-// exchange sends one form to an endpoint and reads the whole answer.
-func (c *Client) exchange(ctx, limited context.Context, e *endpoint, form string) (*reply, *RenderError) {
+// exchange sends one form to an endpoint and reads the whole answer. limited is
+// ctx with the timeout.
+func (c *Client) exchange(ctx, limited context.Context, e *endpoint, form string, in *place) (*reply, *RenderError) {
 	if err := c.held(); err != nil {
 		return nil, err
 	}
@@ -211,16 +239,18 @@ func (c *Client) exchange(ctx, limited context.Context, e *endpoint, form string
 		return nil, c.connectionError(ctx, limited, err)
 	}
 	defer resp.Body.Close()
-	said := &reply{status: resp.StatusCode, header: resp.Header, at: c.config.Now()}
-	if err := c.checkHead(resp, said.at); err != nil {
+	at := c.config.Now()
+	if err := c.checkHead(resp, at); err != nil {
 		return nil, err
 	}
+	said := &reply{status: resp.StatusCode}
+	said.now, said.skew = serverClock(resp.Header, at)
 	var rerr *RenderError
 	if resp.StatusCode != http.StatusOK {
 		said.body, rerr = c.notOK(resp)
 		return said, rerr
 	}
-	if said.body, rerr = c.read(ctx, limited, resp); rerr != nil {
+	if said.body, rerr = c.read(ctx, limited, resp, in); rerr != nil {
 		return nil, rerr
 	}
 	// A process that was stopped for a while finds the answer waiting, as old as
@@ -253,35 +283,52 @@ func (c *Client) hold(until time.Time) {
 	}
 }
 
+// minBuffer is what reading a body of unknown length begins with, in bytes.
+const minBuffer = 4 << 10
+
 // read takes the body up to the limit, which counts what came out of gzip: the
 // transport unpacks while we read, so a small body that unpacks to a huge one
-// costs no more than the limit.
-func (c *Client) read(ctx, limited context.Context, resp *http.Response) ([]byte, *RenderError) {
-	limit := c.config.MaxBody
+// costs no more than the limit. A body that is not small waits for its place.
+func (c *Client) read(ctx, limited context.Context, resp *http.Response, in *place) ([]byte, *RenderError) {
+	limit := c.config.MaxBody - in.size
 	tooLarge := &RenderError{Kind: KindTooLarge, Status: resp.StatusCode, text: fmt.Sprintf(
-		"the answer is longer than %d bytes: shorten the window, narrow the target, or raise max_body", limit)}
+		"the answer is longer than %d bytes: shorten the window, narrow the target, or raise max_body", c.config.MaxBody)}
 	if resp.ContentLength > limit {
 		return nil, tooLarge
 	}
-	var b bytes.Buffer
-	// bytes.MinRead more, or ReadFrom doubles the buffer only to see the end.
-	b.Grow(int(min(max(c.bodyHint.Load(), resp.ContentLength, 0)+bytes.MinRead, limit)))
-	n, err := b.ReadFrom(io.LimitReader(resp.Body, limit))
-	if err == nil && n == limit {
-		var one [1]byte
-		extra, end := io.ReadFull(resp.Body, one[:])
-		if extra > 0 {
+	most := in.free(limit)
+	if resp.ContentLength > most {
+		if err := in.grow(limited); err != nil {
+			return nil, c.crowded(ctx, limited, true, err)
+		}
+		most = limit
+	}
+	// One byte more than expected, to see the end without a larger buffer.
+	expected := max(c.bodyHint.Load(), resp.ContentLength, minBuffer) + 1
+	body := make([]byte, 0, min(expected, most+1))
+	for {
+		n, err := resp.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		size := int64(len(body))
+		switch {
+		case size > limit:
 			return nil, tooLarge
+		case err == io.EOF:
+			in.size += size
+			c.bodyHint.Store(size + size/8)
+			return body, nil
+		case err != nil:
+			return nil, c.connectionError(ctx, limited, fmt.Errorf("the answer broke off: %w", err))
+		case size > most:
+			if err := in.grow(limited); err != nil {
+				return nil, c.crowded(ctx, limited, true, err)
+			}
+			most = limit
 		}
-		if end != io.EOF {
-			err = end
+		if len(body) == cap(body) {
+			body = append(make([]byte, 0, min(max(expected, 2*size), most+1)), body...)
 		}
 	}
-	if err != nil {
-		return nil, c.connectionError(ctx, limited, fmt.Errorf("the answer broke off: %w", err))
-	}
-	c.bodyHint.Store(n + n/8)
-	return b.Bytes(), nil
 }
 
 // dateStep is the step of the Date header, which is cut to whole seconds.

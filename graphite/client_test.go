@@ -55,7 +55,7 @@ func TestRenderReadsAnAnswer(t *testing.T) {
 		{Name: "a", Points: []Point{{10, 1}, {11, nan}, {12, nan}, {13, nan}, {14, 2.5}}, OutOfRange: 2},
 		{Name: "b", Points: []Point{}},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(Answer{})); diff != "" {
 		t.Errorf("wanted (-), got (+):\n%s", diff)
 	}
 }

@@ -54,7 +54,7 @@ func decode(body []byte) ([]Series, *decodeError) {
 		return ok && !tooMany
 	})
 	if tooMany {
-		return nil, &decodeError{KindTooLarge, fmt.Sprintf("its answer has more than %d series: narrow the target", mostSeries), -1}
+		return nil, tooManySeries()
 	}
 	if d.space(); !ok || d.at != len(body) {
 		return nil, &decodeError{KindNotJSON, fmt.Sprintf("its answer is no whole JSON: it breaks at byte %d of %d, near ", d.at, len(body)), d.at}
@@ -70,6 +70,10 @@ func decode(body []byte) ([]Series, *decodeError) {
 // backend that anybody has measured needs. Of more, each takes many times the
 // few bytes that it has in the body, here and in whoever reads the answer.
 const mostSeries = 100_000
+
+func tooManySeries() *decodeError {
+	return &decodeError{KindTooLarge, fmt.Sprintf("its answer has more than %d series: narrow the target", mostSeries), -1}
+}
 
 // mostMisshapen is how many elements that are no series are kept, to tell of
 // them: two bytes make one, and thirty times as many hold it.

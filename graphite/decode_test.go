@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 func TestDecode(t *testing.T) {
@@ -179,6 +181,7 @@ func TestFaultDuplicates(t *testing.T) {
 // must be read, point for point alike; what is not must be refused, but for the
 // liberties that decode names.
 func FuzzDecode(f *testing.F) {
+	corpus.Add(f)
 	files, err := filepath.Glob("testdata/render/*.json")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no seeds", err)

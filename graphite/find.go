@@ -36,7 +36,7 @@ func (c *Client) Find(ctx context.Context, pattern string) ([]Found, error) {
 	var found []Found
 	retries := 1
 	err := c.ask(ctx, &retries, func(limited context.Context) *RenderError {
-		said, err := c.exchange(ctx, limited, &e, form)
+		said, err := c.exchange(ctx, limited, &e, form, &place{})
 		if err != nil {
 			return err
 		}

@@ -30,8 +30,9 @@ type Config struct {
 	Password    string            // goes with Username
 	BearerToken string            // Authorization: Bearer when not empty; excludes Username
 	TLS         *tls.Config       // nil means the system's roots
-	MaxBody     int64             // bytes after decompression; 0 means 16 MiB
+	MaxBody     int64             // bytes of an answer after decompression; 0 means 16 MiB
 	Hidden      []string          // further words that no error may repeat, from 3 bytes on
+	Room        *Room             // bounds the memory of all answers together; nil means no bound
 	Transport   http.RoundTripper // nil means an own http.Transport without proxy
 	Now         func() time.Time  // nil means time.Now
 }
@@ -51,6 +52,17 @@ type Answer struct {
 	Now time.Time
 	// ClockSkew is our clock minus the server's; 0 when the header is missing.
 	ClockSkew time.Duration
+
+	release func() // nil: nothing to give back
+}
+
+// Release makes room for other answers, see Config.Room: nothing of this one,
+// its points above all, may be kept afterwards. It does nothing without a room,
+// for a nil answer, and the second time.
+func (a *Answer) Release() {
+	if a != nil && a.release != nil {
+		a.release()
+	}
 }
 
 // Series is one named list of points, oldest first.

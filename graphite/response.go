@@ -241,6 +241,21 @@ func (c *Client) connectionError(ctx, limited context.Context, err error) *Rende
 	return &RenderError{Kind: KindConnect, cause: err, text: text + "; check that it runs and that url is right", retry: true}
 }
 
+// crowded explains that an answer has waited in vain for its place in the room.
+func (c *Client) crowded(ctx, limited context.Context, large bool, err error) *RenderError {
+	if ctx.Err() != nil {
+		return c.connectionError(ctx, limited, err)
+	}
+	text := fmt.Sprintf("its answer was there, but not decoded within %s, because of the answers before it: this machine is too busy; "+
+		"raise timeout or the intervals", c.config.Timeout)
+	if large {
+		text = fmt.Sprintf("its answer has more than %d KiB, and those of other backends as well: %d of them are read at a time, to bound the memory, "+
+			"and its turn had not come, or not ended, within %s; narrow the targets, shorten the windows, or raise the intervals or timeout",
+			smallBody>>10, mostReading, c.config.Timeout)
+	}
+	return &RenderError{Kind: KindTimeout, cause: context.DeadlineExceeded, text: text}
+}
+
 // quote makes a server's words fit to print: secrets masked, one line, cut.
 func (c *Client) quote(s string) string { return clip(c.mask.text(s), maxQuote) }
 
@@ -258,7 +273,7 @@ func (c *Client) explain(e *decodeError, body []byte) string {
 	return text + strconv.Quote(c.mask.text(clip(covered[from-wide:to-wide], before+after)))
 }
 
-// clip drops control characters and cuts at a character's border.
+// clip copies a text without control characters, cut at a character's border.
 func clip(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -267,14 +282,11 @@ func clip(s string, limit int) string {
 		return r
 	}, strings.ToValidUTF8(s, "?"))
 	s = strings.TrimSpace(s)
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit
-	for cut > 0 && s[cut]&0xC0 == 0x80 {
+	cut := min(limit, len(s))
+	for 0 < cut && cut < len(s) && s[cut]&0xC0 == 0x80 {
 		cut--
 	}
-	return s[:cut]
+	return strings.Clone(s[:cut]) // or a text as long as a body stays in memory
 }
 
 func seconds(d time.Duration) string {

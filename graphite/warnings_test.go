@@ -3,6 +3,8 @@ package graphite
 import (
 	"strings"
 	"testing"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 func TestTargetWarnings(t *testing.T) {
@@ -46,6 +48,7 @@ func TestTargetWarnings(t *testing.T) {
 }
 
 func FuzzTargetWarnings(f *testing.F) {
+	corpus.Add(f)
 	f.Add(`alias(a.{b,c},"x\"")`)
 	f.Add(`')(`)
 	f.Fuzz(func(t *testing.T, target string) {
