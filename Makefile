@@ -99,12 +99,14 @@ soak:
 	@$(GO) build -o bin/faults ./test/faults
 	@bin/faults --write docs/reliability.md --soak $(SOAK_TIME) $(SOAK_FLAGS)
 
-# Each fuzz target of each package in turn, for FUZZ_TIME.
+# Each fuzz target of each package in turn, for FUZZ_TIME. What is found to be
+# interesting is kept in testdata/corpus of its package.
 fuzz:
 	@set -e; for package in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package; \
+			$(GO) run ./test/corpus/keep $$package $$target; \
 		done; done
 
 clean:

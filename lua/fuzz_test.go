@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 // results are expressions for what a function may return, to begin with.
@@ -20,6 +22,7 @@ var results = []string{
 
 // FuzzResults has functions return whatever an expression gives.
 func FuzzResults(f *testing.F) {
+	corpus.Add(f)
 	for _, r := range results {
 		f.Add(r)
 	}
@@ -70,6 +73,7 @@ func located(t *testing.T, err error, path string) {
 // FuzzPatterns has any pattern find, replace and iterate in any text: it ends,
 // with an error of its own if the pattern is a wrong one.
 func FuzzPatterns(f *testing.F) {
+	corpus.Add(f)
 	for _, p := range []string{"", "a", "^a*$", "(a-)(b+)", "%b()", "%f[%w]%w+", "[^a-z%d]", "()(x)%1", "%", "[", "[]", "(", ")", ".-.-.-b", "[%", "%f", "[a-]", "[\xff-\x00]"} {
 		f.Add("aab(x)b 12", p, "%0%1")
 	}

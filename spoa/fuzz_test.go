@@ -20,6 +20,8 @@ import (
 	"github.com/negasus/haproxy-spoe-go/payload/kv"
 	"github.com/negasus/haproxy-spoe-go/typeddata"
 	"github.com/negasus/haproxy-spoe-go/varint"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 // tapConn is a connection whose input is there from the start and whose output is kept.
@@ -67,6 +69,7 @@ func converse(t *testing.T, stream []byte, cut int) ([]byte, *recorder) {
 // panic; each answer is a whole frame under the agreed size; there is an ACK
 // for each NOTIFY that was taken; and the pieces make no difference.
 func FuzzStream(f *testing.F) {
+	corpus.Add(f)
 	hello, notify := helloFrame(16380), notifyFrame(1, messageOf("m", "a", "b", "n", int32(7)))
 	disconnect := anyFrame(frame.TypeHaproxyDisconnect, 1, 0, 0, items("status-code", uint32(0), "message", ""))
 	for _, seed := range [][]byte{
@@ -207,6 +210,7 @@ func sketchDecoded(t *testing.T, messages message.Messages, kinds []sketch) []sk
 // FuzzValidate: what the checks let pass, the library decodes without an error
 // or a panic, and to what is written there; the same for lists of items.
 func FuzzValidate(f *testing.F) {
+	corpus.Add(f)
 	every := append(messageOf("m", "nil", nil, "t", true, "f", false, "i32", int32(70000), "u32", uint32(1), "i64", int64(1<<40),
 		"u64", uint64(3), "s", "text", "b", []byte{1, 2, 3}), messageOf("n")...)
 	ips := slices.Concat(text("m"), []byte{2}, text("4"), []byte{typeddata.TypeIPv4, 1, 2, 3, 4}, text("6"), []byte{typeddata.TypeIPv6}, make([]byte, 16))
@@ -241,6 +245,7 @@ func FuzzValidate(f *testing.F) {
 
 // FuzzAck: what is encoded, the library's decoder reads back.
 func FuzzAck(f *testing.F) {
+	corpus.Add(f)
 	f.Add(uint64(0), uint64(1), "load", int64(-1), uint64(math.MaxUint64), "text", []byte{1}, byte(2), true)
 	f.Add(uint64(240), uint64(1<<63), "", int64(math.MinInt64), uint64(239), "", []byte(nil), byte(0), false)
 	f.Add(uint64(2287), uint64(2288), "x", int64(1<<53), uint64(1<<60), "y", []byte("0123456789abcdef"), byte(4), true)
@@ -282,6 +287,7 @@ func FuzzAck(f *testing.F) {
 
 // FuzzUvarint: agrees with the library's, and refuses what overflows.
 func FuzzUvarint(f *testing.F) {
+	corpus.Add(f)
 	for _, v := range []uint64{0, 239, 240, 2287, 2288, 264431, 264432, 1 << 32, 1 << 63, math.MaxUint64} {
 		f.Add(v, number(v))
 	}

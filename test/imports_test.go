@@ -70,6 +70,8 @@ var mayImport = map[string][]string{
 	"test/faults":       {"test/child", "test/haproxyproc", "test/graphiteproc", "test/faults/trace", "test/faults/front"},
 	"test/faults/trace": {},
 	"test/faults/front": {"test/child", "test/faults/trace"},
+	"test/corpus":       {},
+	"test/corpus/keep":  {"test/corpus"},
 	"test/convergence":  {"test/haproxyproc", "test/graphiteproc", "test/ingest", "weighting", "internal/config", "internal/balancer", "internal/simulate"},
 }
 
@@ -86,7 +88,7 @@ var onlyImporters = map[string][]string{
 	"pgregory.net/rapid":                   {},
 	"go.uber.org/goleak":                   {},
 	"github.com/yuin/gopher-lua":           {"lua"},
-	"testing":                              {"test/haproxytest"},
+	"testing":                              {"test/corpus", "test/haproxytest"},
 	"github.com/inconshreveable/mousetrap": {},
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 )
 
@@ -27,6 +28,7 @@ import (
 // back is HTTP, the listener that changes nothing has changed nothing, and an
 // order that got into force is one that the commands could have sent.
 func FuzzRequests(f *testing.F) {
+	corpus.Add(f)
 	for _, request := range []string{
 		"", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /?backend=ingest HTTP/1.0\r\n\r\n", "HEAD /api/v1/status HTTP/1.1\r\nHost: a\r\n\r\n",
 		"GET /api/v1/table/ingest?reasons=no HTTP/1.1\r\nHost: a\r\n\r\nGET /-/ready HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -17,6 +17,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 func TestBestNaming(t *testing.T) {
@@ -181,6 +182,7 @@ func TestFitTo(t *testing.T) {
 // FuzzInitText puts anything into everything that comes from outside. The file
 // must be a configuration with nothing in it but what was put there.
 func FuzzInitText(f *testing.F) {
+	corpus.Add(f)
 	for _, s := range []string{
 		"tcp.*.x", `a"b`, `a'b`, `\`, "\\n", "a\nb = 1", "\r[[backend]]", "${HOME}", "$${x", "$$${", "}", "\x00\x1b[2J", "\x7f", "\u2028", "\U0001F600", "#", `"""`, "'''", "\xff\xfe",
 	} {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 func TestLocate(t *testing.T) {
@@ -68,6 +70,7 @@ func paths(path string, value any, to map[string]bool) {
 // FuzzLocate holds locate against the library: what one finds in a valid file,
 // the other has to find too.
 func FuzzLocate(f *testing.F) {
+	corpus.Add(f)
 	f.Add(Reference)
 	f.Add(Minimal)
 	f.Add("a = [[1, {b.c = '''x''''', d = \"\"\"\\\"\"\"\"}], []]\r\n[[e.f]]\r\n\"g\\\"\" = 1 # h\r\n[e.f.i]")
@@ -98,6 +101,7 @@ func FuzzLocate(f *testing.F) {
 // FuzzParse: whatever the bytes, there is a Config or there are mistakes, and
 // each has a line of the file.
 func FuzzParse(f *testing.F) {
+	corpus.Add(f)
 	f.Add([]byte(Reference))
 	f.Add([]byte(Minimal))
 	f.Add([]byte(uncommented("testdata/files", nil)))

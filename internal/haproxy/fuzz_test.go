@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 // seeds adds recorded replies of real HAProxy versions.
@@ -39,6 +41,7 @@ func checkServers(t *testing.T, s *State) {
 }
 
 func FuzzParseState(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, "state")
 	f.Add(infoText + tailText + statText)
 	f.Fuzz(func(t *testing.T, reply string) {
@@ -53,6 +56,7 @@ func FuzzParseState(f *testing.F) {
 }
 
 func FuzzParseWeights(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, "weights")
 	f.Add(infoText + "\nNo such server.\n\n\n" + tailText)
 	f.Add(infoText + "\nTrailing garbage in weight string\n\n" + tailText)
@@ -74,6 +78,7 @@ func FuzzParseWeights(f *testing.F) {
 }
 
 func FuzzReadSessions(f *testing.F) {
+	corpus.Add(f)
 	seeds(f, "sessions")
 	f.Fuzz(func(t *testing.T, reply string) {
 		s, err := readSessions(strings.NewReader(reply), 5, false)
@@ -96,6 +101,7 @@ func FuzzReadSessions(f *testing.F) {
 }
 
 func FuzzParseAge(f *testing.F) {
+	corpus.Add(f)
 	for _, text := range []string{"0s", "1m5s", "4d3h", "2h", "?", "99999999999d"} {
 		f.Add(text)
 	}
@@ -108,6 +114,7 @@ func FuzzParseAge(f *testing.F) {
 }
 
 func FuzzParseAddress(f *testing.F) {
+	corpus.Add(f)
 	for _, text := range []string{"/run/s", "unix:/run/s", "abns@x", "tcp:127.0.0.1:1", "master:/run/m", "tcp:[::1]:1"} {
 		f.Add(text)
 	}

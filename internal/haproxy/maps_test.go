@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxyproc"
 	"github.com/haproxy-weighter/haproxy-weighter/test/haproxytest"
 )
@@ -200,6 +201,7 @@ func TestParseEdits(t *testing.T) {
 }
 
 func FuzzParseMap(f *testing.F) {
+	corpus.Add(f)
 	for _, reply := range []string{
 		infoText + "0x7f38bc0468f0 ingest/s1 5\n0x560364b71480 ingest/s2 6\n\n", infoText + "\n",
 		infoText + "Unknown map identifier. Please use #<id> or <file>.\n\n", infoText + "0x1\n\n",

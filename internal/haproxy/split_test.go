@@ -8,11 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 // FuzzSplitRow holds splitRow against encoding/csv: what it takes, that one
 // takes and reads alike.
 func FuzzSplitRow(f *testing.F) {
+	corpus.Add(f)
 	for _, seed := range []string{
 		"be,s1,0,,L4OK", `be,s1,"Layer4 check passed",x`, `"a,b","c""d",`, "\"two\nlines\",3\nnext,row", `"open`, `"x"y,z`, ",", "", `a"b,c`,
 	} {
@@ -39,6 +42,7 @@ func FuzzSplitRow(f *testing.F) {
 }
 
 func FuzzSplitWords(f *testing.F) {
+	corpus.Add(f)
 	for _, seed := range []string{"1 be 2 s1", " a  b\t", "", "x"} {
 		f.Add(seed)
 	}

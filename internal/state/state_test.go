@@ -17,6 +17,7 @@ import (
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -287,6 +288,7 @@ func TestClaim(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
+	corpus.Add(f)
 	f.Add([]byte(`{"version":1,"controls":{"b":{"pins":{"s":{"weight":5}},"mode":{"mode":"live"}}},"learnt":[{"weights":{"s":1}}]}`))
 	f.Add([]byte(`{"version":1,"saved":"x"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
