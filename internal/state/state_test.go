@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -287,6 +288,8 @@ func TestClaim(t *testing.T) {
 	release()
 }
 
+// FuzzDecode: a file is refused as a whole, or what is taken can be written and
+// read again as the same.
 func FuzzDecode(f *testing.F) {
 	corpus.Add(f)
 	f.Add([]byte(`{"version":1,"controls":{"b":{"pins":{"s":{"weight":5}},"mode":{"mode":"live"}}},"learnt":[{"weights":{"s":1}}]}`))
@@ -305,6 +308,14 @@ func FuzzDecode(f *testing.F) {
 					t.Errorf("pin at %d", p.Weight)
 				}
 			}
+		}
+		again, err := json.Marshal(c)
+		if err != nil {
+			t.Fatalf("%q is taken, and can't be written: %v", data, err)
+		}
+		c2, err := decode("state.json", again)
+		if diff := cmp.Diff(c, c2); diff != "" || err != nil {
+			t.Errorf("%q is read again from %s with %v, -want +got:\n%s", data, again, err, diff)
 		}
 	})
 }
