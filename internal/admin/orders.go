@@ -45,7 +45,14 @@ func (s *Server) serveOrder(w http.ResponseWriter, r *http.Request, kind string)
 	if kind == "pin" && !knowsServer(w, b, order.Server) {
 		return
 	}
-	if err := s.carryOut(kind, &order, by); err != nil {
+	err = s.carryOut(kind, &order, by)
+	var nothing *balancer.UnchangedError
+	switch {
+	case errors.As(err, &nothing):
+		if kind == "unpin" && b != nil && len(serversOf(b)) > 0 && !knowsServer(w, b, order.Server) {
+			return // a slip of the pen is no success
+		}
+	case err != nil:
 		problem(w, http.StatusConflict, err.Error(), "haproxy-weighter status shows the orders in force")
 		return
 	}
@@ -55,9 +62,14 @@ func (s *Server) serveOrder(w http.ResponseWriter, r *http.Request, kind string)
 	if b != nil {
 		done.Warning = strings.Join(s.warnings(kind, &order, b), "; ")
 	}
-	s.record(kind, &order, by, done.Warning)
-	if b != nil {
-		b.Wake()
+	if nothing != nil {
+		done.NothingToDo = nothing.Why
+		s.log.Debug("order of an operator had nothing to do", "order", kind, "backend", order.Backend, "why", nothing.Why, "author", by)
+	} else {
+		s.record(kind, &order, by, done.Warning)
+		if b != nil {
+			b.Wake()
+		}
 	}
 	s.writeJSON(w, http.StatusOK, done)
 }
@@ -94,9 +106,8 @@ func readOrder(w http.ResponseWriter, r *http.Request, kind string) (order api.O
 	return order, true
 }
 
-// knowsServer tells whether HAProxy has a server; when not, that is sent.
-func knowsServer(w http.ResponseWriter, b *balancer.Balancer, server string) bool {
-	backend := b.Config().Name
+// serversOf are the servers that HAProxy has, as far as it has been read.
+func serversOf(b *balancer.Balancer) []string {
 	var names []string
 	for _, t := range b.Tables() {
 		for i := range t.Rows {
@@ -104,7 +115,12 @@ func knowsServer(w http.ResponseWriter, b *balancer.Balancer, server string) boo
 		}
 	}
 	slices.Sort(names)
-	names = slices.Compact(names)
+	return slices.Compact(names)
+}
+
+// knowsServer tells whether HAProxy has a server; when not, that is sent.
+func knowsServer(w http.ResponseWriter, b *balancer.Balancer, server string) bool {
+	backend, names := b.Config().Name, serversOf(b)
 	switch {
 	case len(names) == 0:
 		problem(w, http.StatusConflict, fmt.Sprintf("the servers of %s are not known: HAProxy has not been read yet", backend),
@@ -204,9 +220,9 @@ func (s *Server) warnings(kind string, o *api.Order, b *balancer.Balancer) []str
 	if kind == "pin" {
 		all = append(all, pinWarnings(o, b)...)
 	}
-	if kind == "pin" || live {
+	if kind == "pin" || kind == "unpin" || kind == "unfreeze" || live {
 		if why := unread(b); why != "" {
-			all = append(all, "HAProxy can't be read now, so nothing is set before it answers again: "+why)
+			all = append(all, "nothing is set before HAProxy answers again: "+why)
 		}
 	}
 	if mode == config.Observe && (kind == "pin" || kind == "freeze") {

@@ -17,6 +17,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/test/corpus"
 )
 
 // orderChild, when set, makes the test binary send one order to the socket
@@ -105,26 +106,122 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// Orders for a backend that a reload has taken out of the configuration can be
-// taken back, and no others given.
+// An order that changes nothing says so, and nothing else hears of it: no event,
+// no line in the log.
+func TestOrdersWithNothingToDo(t *testing.T) {
+	s := newSite(t, haproxyOf("ingest", 3), loadsOf(3), quick())
+	s.listen()
+	s.balance()
+	s.passed()
+	for _, o := range []struct{ kind, body, want string }{
+		{"unpin", `{"backend":"ingest","server":"s1"}`, "ingest/s1 is not pinned"},
+		{"unfreeze", `{"backend":"ingest"}`, "ingest is not frozen"},
+		{"mode", `{"backend":"ingest","mode":"file","reason":"r"}`, "ingest has the mode that the file says"},
+		{"pin", `{"backend":"ingest","server":"s1","weight":42,"reason":"r","for_seconds":3600}`, ""},
+		{"pin", `{"backend":"ingest","server":"s1","weight":42,"reason":"r","for_seconds":3600}`, "ingest/s1 is pinned at 42 already"},
+		{"freeze", `{"backend":"ingest","reason":"r","for_seconds":3600}`, ""},
+		{"freeze", `{"backend":"ingest","reason":"r","for_seconds":3600}`, "ingest is frozen already"},
+		{"mode", `{"backend":"ingest","mode":"observe","reason":"r"}`, ""},
+		{"mode", `{"backend":"ingest","mode":"observe","reason":"r"}`, "ingest has mode observe by such an order already"},
+	} {
+		a := s.order(o.kind, o.body)
+		if a.status != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", o.kind, o.body, a.status, a.body)
+		}
+		if d := decoded[api.Done](t, a); d.NothingToDo != o.want {
+			t.Errorf("%s %s: nothing to do: %q, want %q", o.kind, o.body, d.NothingToDo, o.want)
+		}
+	}
+	events := 0
+	for _, e := range s.history.Of("ingest").Events {
+		if e.Kind == api.EventOrder {
+			events++
+		}
+	}
+	if n := s.log.Count(`msg="order of an operator" `); n != 3 || events != 3 {
+		t.Errorf("%d events and %d lines of three orders; log:\n%s", events, n, s.log)
+	}
+}
+
+// An order shows at once, on the page and in JSON, though the pass that carries
+// it out waits for Graphite.
+func TestOrdersShowAtOnce(t *testing.T) {
+	s := newSite(t, haproxyOf("ingest", 3), loadsOf(3), quick())
+	s.listen()
+	s.balance()
+	s.passed()
+	first := func() api.Table { return decoded[api.Tables](t, s.get("/api/v1/table/ingest")).Tables[0] }
+	s.do(func() { // Graphite does not answer meanwhile
+		for _, o := range []struct{ kind, body string }{
+			{"pin", `{"backend":"ingest","server":"s1","weight":42,"reason":"r","for_seconds":3600}`},
+			{"freeze", `{"backend":"ingest","reason":"r","for_seconds":3600}`},
+			{"mode", `{"backend":"ingest","mode":"observe","reason":"r"}`},
+		} {
+			if a := s.order(o.kind, o.body); a.status != http.StatusOK {
+				t.Fatalf("%s: %+v", o.kind, a)
+			}
+		}
+		table := first()
+		if p := table.Servers[0].Pin; p == nil || p.Weight != 42 || table.Freeze == nil || table.ModeOrder == nil || table.Mode != "observe" || !table.OrdersPending {
+			t.Errorf("the table does not show the orders: %+v", table)
+		}
+		if got := decoded[api.Status](t, s.get("/api/v1/status")).Backends[0].Tables[0]; got.Servers[0].Pin == nil || !got.OrdersPending {
+			t.Errorf("the status does not: %+v", got)
+		}
+		page := s.get("/").body
+		for _, want := range []string{api.WordsPending, "ingest is frozen</b> until ", "ingest has mode observe</b> until it is taken back, by ", `<span class="badge note">pinned</span>`} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page does not show %q", want)
+			}
+		}
+	})
+	s.until("a pass has taken them up", func() bool { return !first().OrdersPending })
+	if table := first(); table.HoldCode != balancer.HoldFrozen || table.Mode != "observe" {
+		t.Errorf("%+v", table)
+	}
+	s.do(func() {
+		if a := s.order("unpin", `{"backend":"ingest","server":"s1"}`); a.status != http.StatusOK {
+			t.Fatalf("unpin: %+v", a)
+		}
+		if table := first(); table.Servers[0].Pin != nil || !table.OrdersPending || strings.Contains(s.get("/").body, `<span class="badge note">pinned</span>`) {
+			t.Errorf("the pin is still shown: %+v", table)
+		}
+	})
+}
+
+// Orders for a backend that a reload has taken out of the configuration are
+// shown and can be taken back, and no others given.
 func TestOrdersLeftOver(t *testing.T) {
 	s := newSite(t, haproxyOf("ingest", 3), loadsOf(3), quick())
 	s.listen()
 	if err := s.controls.Pin("gone", "s1", balancer.Pin{Weight: 5}); err != nil {
 		t.Fatal(err)
 	}
+	const undo = "<code>haproxy-weighter unpin gone/s1</code>"
+	left := decoded[api.Status](t, s.get("/api/v1/status")).Unconfigured
+	if len(left) != 1 || left[0].Backend != "gone" || left[0].Control.Pins["s1"].Weight != 5 {
+		t.Errorf("status has %+v", left)
+	}
+	for _, path := range []string{"/", "/?backend=ingest"} {
+		if page := s.get(path).body; !strings.Contains(page, "gone is not in the configuration: ") || !strings.Contains(page, undo) {
+			t.Errorf("%s does not show the orders", path)
+		}
+	}
 	for _, o := range []struct {
 		kind, body string
 		want       int
 	}{
 		{"pin", `{"backend":"gone","server":"s1","weight":42,"reason":"r","for_seconds":60}`, http.StatusNotFound},
-		{"unpin", `{"backend":"gone","server":"s2"}`, http.StatusConflict},
+		{"unpin", `{"backend":"gone","server":"s2"}`, http.StatusOK}, // nothing to do
 		{"unpin", `{"backend":"gone","server":"s1"}`, http.StatusOK},
 		{"unpin", `{"backend":"gone","server":"s1"}`, http.StatusNotFound},
 	} {
 		if a := s.order(o.kind, o.body); a.status != o.want {
 			t.Errorf("%s %s: %d %s, want %d", o.kind, o.body, a.status, a.body, o.want)
 		}
+	}
+	if a := s.get("/api/v1/status"); !strings.Contains(a.body, `"unconfigured":[]`) || strings.Contains(s.get("/").body, undo) {
+		t.Errorf("the order is still shown: %s", a.body)
 	}
 }
 
@@ -170,13 +267,12 @@ func TestOrdersRefused(t *testing.T) {
 		{"pin", `{"backend":"ingest","server":"s1","weight":1,"mode":"live","reason":"x","for_seconds":60}`, 400, "pin takes no mode"},
 		{"pin", `{"backend":"imgest","server":"s1","weight":1,"reason":"x","for_seconds":60}`, 404, "there are the backends ingest"},
 		{"pin", `{"backend":"ingest","server":"S111","weight":1,"reason":"x","for_seconds":60}`, 404, "did you mean one of s11, "},
-		{"unpin", `{"backend":"ingest","server":"s1"}`, 409, "ingest/s1 is not pinned"},
+		{"unpin", `{"backend":"ingest","server":"S111"}`, 404, "did you mean one of s11, "},
 		{"unpin", `{"backend":"ingest","server":"s1","for_seconds":60}`, 400, "unpin takes no time"},
 		{"freeze", `{"backend":"ingest","server":"s1","reason":"x","for_seconds":60}`, 400, "for the whole backend"},
 		{"freeze", `{"backend":"ingest","weight":3,"reason":"x","for_seconds":60}`, 400, "takes no weight"},
 		{"freeze", `{"backend":"ingest","reason":"x"}`, 400, "for_seconds is missing"},
 		{"freeze", `{"backend":"ingest","for_seconds":60}`, 400, "reason is missing"},
-		{"unfreeze", `{"backend":"ingest"}`, 409, "ingest is not frozen"},
 		{"mode", `{"backend":"ingest","reason":"x"}`, 400, "allowed: live, observe, and file"},
 		{"mode", `{"backend":"ingest","mode":"off","reason":"x"}`, 400, "allowed: live, observe, and file"},
 		{"mode", `{"backend":"ingest","mode":"observe"}`, 400, "reason is missing"},
@@ -326,6 +422,7 @@ func TestAuthorNeedsAUnixSocket(t *testing.T) {
 }
 
 func FuzzDecodeOrder(f *testing.F) {
+	corpus.Add(f)
 	for _, body := range []string{
 		`{"backend":"ingest","server":"s1","weight":42,"reason":"new kernel","for_seconds":7200}`,
 		`{"backend":"ingest","mode":"file","reason":"x"}`, `{"backend":"ingest"}`, `{"BACKEND":"a","backend":"b"}`, `{"for_seconds":1e308}`, `{`, `null`, ``,

@@ -96,7 +96,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Fatalf("pin: %+v", a)
 	}
 	b.until(`document.querySelector("tr[data-server=s3] .weight").textContent.includes("17") && document.querySelector("tr[data-server=s3] .weight").textContent.includes("pinned")`)
-	b.until(`document.querySelector(".order").textContent.includes("“new <b>kernel</b>”")`)
+	b.until(`document.querySelector(".order").textContent.includes(": new <b>kernel</b>")`)
 	b.shoot("twelve-light")
 	b.look(1280, 900, "dark")
 	b.shoot("twelve-dark")

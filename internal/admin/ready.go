@@ -89,8 +89,12 @@ func (s *Server) unready() []lack {
 
 // mode is the one in force for a backend.
 func (s *Server) mode(b *balancer.Balancer) config.Mode {
-	if m := s.options.Controls.Of(b.Config().Name).Mode; m != nil {
-		return m.Mode
+	return modeWith(b, s.options.Controls.Of(b.Config().Name))
+}
+
+func modeWith(b *balancer.Balancer, c balancer.Control) config.Mode {
+	if c.Mode != nil {
+		return c.Mode.Mode
 	}
 	if m := b.Config().Mode; m != "" {
 		return m

@@ -88,7 +88,7 @@ func (m *maker) rows() []rowView {
 func (m *maker) rowView(r *balancer.Row) rowView {
 	v := rowView{
 		Server: r.Server, State: "up", Level: good, Weight: r.AppliedWeight, Initial: r.InitialWeight,
-		Share: "-", Sessions: "-", Pinned: r.Pin != nil, relative: math.NaN(), row: r,
+		Share: "-", Sessions: "-", Pinned: m.control.PinOf(r.Server) != nil, relative: math.NaN(), row: r,
 	}
 	if out := outWords(r); out != "" {
 		v.State, v.Level = out, note

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
@@ -21,6 +22,8 @@ type maker struct {
 	only    string
 	file    string // of the configuration, when it is not the usual one
 	faulty  bool   // a fault is open that is about it
+	unread  bool   // a fault tells why HAProxy could not be read
+	pending bool   // the orders are newer than the pass
 }
 
 func (m *maker) section(several bool) section {
@@ -34,7 +37,7 @@ func (m *maker) section(several bool) section {
 	x.Badges = m.badges()
 	x.Verdict = m.verdict()
 	x.Notes = m.notes()
-	x.Orders = m.orders()
+	x.Orders = m.orders(m.backend.Name, m.control)
 	x.Commands = m.commands()
 	for _, b := range x.Badges {
 		x.Level = worse(x.Level, b.Level)
@@ -57,16 +60,16 @@ func (m *maker) section(several bool) section {
 
 // badges are the states that a backend can be in, in words.
 func (m *maker) badges() []badge {
-	mode := badge{Text: "live", Level: good}
-	if m.mode == config.Observe {
-		mode = badge{Text: "observe", Level: note}
+	var all []badge
+	switch {
+	case m.control.Mode != nil: // an order, see below
+	case m.mode == config.Observe:
+		all = append(all, badge{Text: "observe", Level: note})
+	default:
+		all = append(all, badge{Text: "live", Level: good})
 	}
-	all := []badge{mode}
-	if m.control.Freeze != nil {
-		all = append(all, badge{Text: "frozen", Level: note})
-	}
-	if n := len(m.control.Pins); n > 0 {
-		all = append(all, badge{Text: plural(n, "pin", "pins"), Level: note})
+	for _, text := range api.OrdersBrief(m.control) {
+		all = append(all, badge{Text: text, Level: note})
 	}
 	switch t := m.table; {
 	case t == nil:
@@ -95,6 +98,8 @@ func (m *maker) verdict() string {
 		}
 	}
 	switch {
+	case t.Verdict == weighting.Hold && m.unread:
+		return "Held: HAProxy could not be read; the fault above tells why."
 	case t.Verdict == weighting.Hold:
 		return "Held: " + strings.TrimSuffix(t.Why, ".") + "."
 	case t.Verdict == weighting.Write && t.Changes > 0:
@@ -122,6 +127,10 @@ func (m *maker) notes() []mark {
 	if t == nil {
 		return nil
 	}
+	var all []mark
+	if m.pending {
+		all = append(all, mark{Text: api.WordsPending, Level: note})
+	}
 	var silent, stuck, foreign, out []string
 	for i := range t.Rows {
 		r := &t.Rows[i]
@@ -139,7 +148,6 @@ func (m *maker) notes() []mark {
 			}
 		}
 	}
-	var all []mark
 	tell := func(names []string, l level, one, many, rest string) {
 		if len(names) > 0 {
 			all = append(all, mark{Text: plural(len(names), one, many) + rest + ": " + listNames(names), Level: l})
@@ -241,26 +249,15 @@ func (m *maker) lastChange() fact {
 	return f
 }
 
-// orders are what operators have ordered, each with the way back.
-func (m *maker) orders() []orderView {
+// orders are what operators have ordered for a backend, each with the way back.
+func (m *maker) orders(backend string, c balancer.Control) []orderView {
 	var all []orderView
-	add := func(what string, o balancer.Order, undo string) {
-		until := "until it is taken back"
-		if !o.Until.IsZero() {
-			until = "until " + o.Until.UTC().Format("2006-01-02 15:04 UTC")
+	for _, o := range api.Standings(backend, c, m.now) {
+		undo := make([]string, len(o.Undo))
+		for i, word := range o.Undo {
+			undo[i] = quoted(word)
 		}
-		all = append(all, orderView{What: what, Author: o.Author, Reason: o.Reason, Until: until, Undo: undo})
-	}
-	name := m.backend.Name
-	if f := m.control.Freeze; f != nil {
-		add("All weights are frozen", f.Order, m.command("unfreeze "+name))
-	}
-	if o := m.control.Mode; o != nil {
-		add("Mode is "+string(o.Mode), o.Order, m.command("mode "+name+" file"))
-	}
-	for _, server := range sortedKeys(m.control.Pins) {
-		pin := m.control.Pins[server]
-		add(fmt.Sprintf("%s is pinned at %d", server, pin.Weight), pin.Order, m.command("unpin "+name+"/"+server))
+		all = append(all, orderView{What: o.What, How: o.How, Undo: m.command(strings.Join(undo, " "))})
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -46,31 +47,40 @@ func (s *Server) serveTables(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var all []*balancer.Table
-	if name := r.PathValue("backend"); name == "" {
-		all = s.fleet().Tables()
-	} else {
+	all := s.fleet().Balancers()
+	if name := r.PathValue("backend"); name != "" {
 		b := s.backend(w, name)
 		if b == nil {
 			return
 		}
-		all = b.Tables()
+		all = []*balancer.Balancer{b}
 	}
-	answer := api.Tables{Tables: make([]api.Table, len(all))}
-	for i, t := range all {
-		answer.Tables[i] = tableOf(t, reasons)
+	answer := api.Tables{Tables: []api.Table{}}
+	for _, b := range all {
+		answer.Tables = append(answer.Tables, s.tables(b, reasons)...)
 	}
 	s.writeJSON(w, http.StatusOK, answer)
 }
 
-func tableOf(t *balancer.Table, reasons bool) api.Table {
-	a := api.TableOf(t)
-	for i := range a.Servers {
-		if !reasons || a.Servers[i].Reasons == nil {
-			a.Servers[i].Reasons = []weighting.Reason{}
+// tables are those of a backend with the orders in force now; never nil.
+func (s *Server) tables(b *balancer.Balancer, reasons bool) []api.Table {
+	all, control := []api.Table{}, s.options.Controls.Of(b.Config().Name)
+	for _, t := range b.Tables() {
+		a := api.TableOf(t)
+		a.SetOrders(control, string(modeWith(b, control)), pending(t, control))
+		for i := range a.Servers {
+			if !reasons || a.Servers[i].Reasons == nil {
+				a.Servers[i].Reasons = []weighting.Reason{}
+			}
 		}
+		all = append(all, a)
 	}
-	return a
+	return all
+}
+
+// pending tells whether a table is of a pass before the orders in force now.
+func pending(t *balancer.Table, now balancer.Control) bool {
+	return t.HoldCode != balancer.HoldStarting && !reflect.DeepEqual(t.Control, now)
 }
 
 // backend finds a backend; when there is none of that name it says so to the
@@ -116,14 +126,25 @@ func (s *Server) status() api.Status {
 		c := b.Config()
 		one := api.BackendStatus{
 			Backend: c.Name, Mode: string(s.mode(b)), IntervalSeconds: c.Interval.Seconds(),
-			Control: s.options.Controls.Of(c.Name), Tables: []api.Table{},
-		}
-		for _, t := range b.Tables() {
-			one.Tables = append(one.Tables, tableOf(t, false))
+			Control: s.options.Controls.Of(c.Name), Tables: s.tables(b, false),
 		}
 		a.Backends = append(a.Backends, one)
 	}
+	a.Unconfigured = s.unconfigured(f)
 	return a
+}
+
+// unconfigured are the orders for backends that have gone out of the
+// configuration; never nil.
+func (s *Server) unconfigured(f *balancer.Fleet) []api.Unconfigured {
+	all := []api.Unconfigured{}
+	controls := s.options.Controls.All()
+	for _, name := range sortedKeys(controls) {
+		if f.Balancer(name) == nil {
+			all = append(all, api.Unconfigured{Backend: name, Control: controls[name]})
+		}
+	}
+	return all
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {

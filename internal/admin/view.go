@@ -52,20 +52,21 @@ type view struct {
 	Headline string
 	Level    level
 	Unready  []lack // but for backends that a fault tells of
-	Faults   []faultView
+	Faults   []api.Trouble
 	Sections []section // worst first
-	Only     string    // the one backend that was asked for; empty: all
-	Others   []link    // the other backends then
-	Order    string    // how servers are sorted
+	Left     []leftView
+	Only     string // the one backend that was asked for; empty: all
+	Others   []link // the other backends then
+	Order    string // how servers are sorted
 }
 
 // link is to a part of the page.
 type link struct{ Text, URL string }
 
-// faultView is a fault as it is shown.
-type faultView struct {
-	balancer.Fault
-	Where string
+// leftView is a backend that is not in the configuration, and the orders for it.
+type leftView struct {
+	Text   string
+	Orders []orderView
 }
 
 // section is one backend on one HAProxy.
@@ -108,8 +109,8 @@ type fact struct {
 
 // orderView is an order in force.
 type orderView struct {
-	What, Author, Reason, Until string
-	Undo                        string // the command that takes it back
+	What, How string
+	Undo      string // the command that takes it back
 }
 
 // head is the head of a column.
@@ -132,13 +133,9 @@ const mostEventsShown = 15
 // exist; empty: all.
 func (s *Server) view(only, order string) view {
 	v := view{Host: s.hostname, Now: s.now().UTC(), Status: s.status(), Only: only, Order: order}
-	for _, f := range v.Status.Faults {
-		if f.Key != balancer.FaultFrozen {
-			v.Faults = append(v.Faults, faultView{Fault: f, Where: whereOf(f)})
-		}
-	}
+	v.Faults = api.Troubles(v.Status.Faults)
 	for _, l := range s.unready() {
-		if !slices.ContainsFunc(v.Faults, func(f faultView) bool { return f.Backend == l.backend }) {
+		if !slices.ContainsFunc(v.Faults, func(f api.Trouble) bool { return slices.Contains(f.Backends, l.backend) }) {
 			v.Unready = append(v.Unready, l)
 		}
 	}
@@ -149,6 +146,10 @@ func (s *Server) view(only, order string) view {
 			continue
 		}
 		v.Sections = append(v.Sections, s.sections(&v, b)...)
+	}
+	for _, u := range v.Status.Unconfigured {
+		m := maker{now: v.Now, file: v.file()}
+		v.Left = append(v.Left, leftView{Text: api.WordsUnconfigured(u.Backend), Orders: m.orders(u.Backend, u.Control)})
 	}
 	slices.SortStableFunc(v.Sections, func(a, b section) int { return cmp.Compare(b.Level.rank(), a.Level.rank()) })
 	v.summarise()
@@ -207,15 +208,12 @@ func (x *section) complaint() string {
 	return "needs a look"
 }
 
-// whereOf names what a fault is about.
-func whereOf(f balancer.Fault) string {
-	switch {
-	case f.Backend != "" && f.Socket != "":
-		return f.Backend + " on " + f.Socket
-	case f.Backend != "":
-		return f.Backend
+// file is that of the configuration, when it is not the usual one.
+func (v *view) file() string {
+	if file := v.Status.Config.File; file != config.DefaultFile {
+		return file
 	}
-	return f.Socket
+	return ""
 }
 
 // sections are one for each HAProxy that has the backend, or one without
@@ -231,13 +229,20 @@ func (s *Server) sections(v *view, b *balancer.Balancer) []section {
 		events = h.Events
 	}
 	var all []section
+	control := s.options.Controls.Of(c.Name)
 	for _, t := range tables {
-		m := maker{now: v.Now, backend: c, table: t, order: v.Order, only: v.Only, control: s.options.Controls.Of(c.Name), mode: s.mode(b)}
-		if file := v.Status.Config.File; file != config.DefaultFile {
-			m.file = file
+		m := maker{
+			now: v.Now, backend: c, table: t, order: v.Order, only: v.Only, file: v.file(), control: control, mode: modeWith(b, control),
+			pending: t != nil && pending(t, control),
 		}
-		for _, f := range v.Faults {
-			m.faulty = m.faulty || f.Backend == c.Name || t != nil && f.Backend == "" && f.Socket == t.Socket
+		for i := range v.Faults {
+			f := &v.Faults[i]
+			socket := f.Socket
+			if t != nil {
+				socket = t.Socket
+			}
+			m.faulty = m.faulty || f.Of(c.Name, socket)
+			m.unread = m.unread || t != nil && t.Unread() && f.Unreads(c.Name, t.Socket)
 		}
 		one := m.section(len(tables) > 1)
 		one.addEvents(events, t)

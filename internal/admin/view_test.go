@@ -112,6 +112,9 @@ func TestLevels(t *testing.T) {
 		{"good", made(good, nil), "good", []string{"live"}},
 		{"observe", made(good, func(m *maker) { m.mode = config.Observe }), note, []string{"observe"}},
 		{"frozen", made(good, func(m *maker) { m.control.Freeze = &balancer.Freeze{Order: order} }), note, []string{"live", "frozen"}},
+		{"ordered to observe", made(good, func(m *maker) {
+			m.mode, m.control.Mode = config.Observe, &balancer.ModeOrder{Order: order, Mode: config.Observe}
+		}), note, []string{"mode observe"}},
 		{"pinned", made(good, func(m *maker) { m.control.Pins = map[string]balancer.Pin{"s1": {Order: order, Weight: 7}} }), note, []string{"live", "1 pin"}},
 		{"faulty", made(good, func(m *maker) { m.faulty = true }), bad, []string{"live", "fault"}},
 		{"no pass for long", made(old, nil), bad, []string{"live"}},
@@ -205,7 +208,8 @@ func TestWordsStayWords(t *testing.T) {
 	x.Events = []eventView{{Event: api.Event{Kind: evil, Text: evil}}}
 	v := view{
 		Host: evil, Now: begin, Only: evil, Others: []link{{evil, address(evil, byName)}}, Headline: evil, Unready: []lack{{evil, evil}},
-		Faults: []faultView{{Fault: balancer.Fault{What: evil, Cause: evil, Meanwhile: evil, Do: evil}, Where: evil}}, Sections: []section{x},
+		Faults:   []api.Trouble{{Fault: balancer.Fault{What: evil, Cause: evil, Meanwhile: evil, Do: evil, Socket: evil}, Backends: []string{evil}}},
+		Sections: []section{x}, Left: []leftView{{Text: evil, Orders: x.Orders}},
 		Status: api.Status{Version: evil, SPOA: []string{evil}, Config: api.Config{File: evil, ReloadFailed: &begin, ReloadError: evil, RestartKeys: []string{evil}}},
 	}
 	var page bytes.Buffer

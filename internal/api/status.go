@@ -17,6 +17,10 @@ type Status struct {
 	// Faults are all that is wrong now, those of single backends included; never null.
 	Faults   []balancer.Fault `json:"faults"`
 	Backends []BackendStatus  `json:"backends"` // in the order of the file; never null
+	// Unconfigured are the orders for backends that a reload has taken out of the
+	// configuration, by name; never null. They have no effect, unless the backend
+	// comes back.
+	Unconfigured []Unconfigured `json:"unconfigured"`
 }
 
 // Config tells of the configuration in force.
@@ -39,6 +43,13 @@ type BackendStatus struct {
 	IntervalSeconds float64          `json:"interval_seconds"`
 	Control         balancer.Control `json:"control"` // operators' orders
 	Tables          []Table          `json:"tables"`  // one a HAProxy that has the backend, without reasons; never null
+}
+
+// Unconfigured is a backend that is not in the configuration, with what
+// operators have ordered for it.
+type Unconfigured struct {
+	Backend string           `json:"backend"`
+	Control balancer.Control `json:"control"`
 }
 
 // History is the answer of /api/v1/history/BACKEND: what is kept in memory of
@@ -108,11 +119,14 @@ type Order struct {
 	ForSeconds float64 `json:"for_seconds,omitempty"`
 }
 
-// Done is the answer to an Order that was carried out.
+// Done is the answer to an Order that was carried out, or had nothing to do.
 type Done struct {
 	Backend string           `json:"backend"`
 	Control balancer.Control `json:"control"` // all orders in force now
-	Warning string           `json:"warning"` // e.g. the server is in drain, so the pin has no effect; may be empty
+	// NothingToDo says why the order has changed nothing: all is as it wants it.
+	// Empty: it has changed something.
+	NothingToDo string `json:"nothing_to_do"`
+	Warning     string `json:"warning"` // e.g. the server is in drain, so the pin has no effect; may be empty
 }
 
 // Problem is the answer to a request that failed.

@@ -1,6 +1,9 @@
 // Package api has the JSON types that the daemon's listeners send and the
 // commands print. Their fields are documented in docs/json.md and stable:
 // they keep their names and meanings, and new ones may come beside them.
+//
+// It also has the words for orders and faults, which the commands and the
+// status page share.
 package api
 
 import (
@@ -43,6 +46,7 @@ type Table struct {
 	LastChange      *time.Time          `json:"last_change"` // UTC; null: not by this process
 	Freeze          *balancer.Freeze    `json:"freeze"`
 	ModeOrder       *balancer.ModeOrder `json:"mode_order"`
+	OrdersPending   bool                `json:"orders_pending"` // the orders shown are newer than the pass: see SetOrders
 	Servers         []Server            `json:"servers"`
 }
 
@@ -56,6 +60,16 @@ type Server struct {
 	balancer.Row
 	InRotation bool `json:"in_rotation"` // HAProxy gives it new connections by its weight
 	Measured   bool `json:"measured"`    // it had a load that was believed
+}
+
+// SetOrders puts the orders and the mode in force now in place of those of the
+// pass: an order shows at once, though it takes a pass to carry it out. now are
+// those that were in force at the time of the call, of the table's backend.
+func (t *Table) SetOrders(now balancer.Control, mode string, pending bool) {
+	t.Freeze, t.ModeOrder, t.Mode, t.OrdersPending = now.Freeze, now.Mode, mode, pending
+	for i := range t.Servers {
+		t.Servers[i].Pin = now.PinOf(t.Servers[i].Server)
+	}
 }
 
 // TableOf gives the JSON form of t. What the rows point to is shared with t,

@@ -17,6 +17,33 @@ type Order struct {
 	Until  time.Time `json:"until"` // UTC; zero: until it is taken back
 }
 
+// sameMost is how far two ends of an order may lie apart that are one: who types
+// it twice means it once. Of a short order it is less.
+const sameMost = time.Minute
+
+// same tells whether a new order of the same kind would change nothing that
+// matters.
+func (o Order) same(next Order) bool {
+	switch {
+	case o.Author != next.Author, o.Reason != next.Reason:
+		return false
+	case o.Until.IsZero(), next.Until.IsZero(): // until it is taken back
+		return o.Until.Equal(next.Until)
+	}
+	return next.Until.Sub(o.Until).Abs() <= min(sameMost, next.Until.Sub(next.Since)/20)
+}
+
+// UnchangedError says that an order was not carried out, since all is as it
+// wants it.
+type UnchangedError struct{ Why string }
+
+// Error implements error.
+func (e *UnchangedError) Error() string { return "nothing to do: " + e.Why }
+
+func unchanged(format string, args ...any) error {
+	return &UnchangedError{Why: fmt.Sprintf(format, args...)}
+}
+
 // over tells whether the order's time has passed.
 func (o Order) over(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
 
@@ -154,12 +181,16 @@ func (c *Controls) edit(backend string, f func(*Control) error) error {
 	return err
 }
 
-// Pin keeps a server at a weight, in place of an older pin.
+// Pin keeps a server at a weight, in place of an older pin. Like the other
+// orders it gives an [*UnchangedError] when that is so already.
 func (c *Controls) Pin(backend, server string, p Pin) error {
 	if p.Weight < 1 || p.Weight > 256 {
 		return fmt.Errorf("weight %d can't be pinned; allowed: 1 to 256 (0 would be a drain: use HAProxy's set server %s/%s state drain)", p.Weight, backend, server)
 	}
 	return c.edit(backend, func(control *Control) error {
+		if old, ok := control.Pins[server]; ok && old.Weight == p.Weight && old.same(p.Order) {
+			return unchanged("%s/%s is pinned at %d already", backend, server, p.Weight)
+		}
 		if control.Pins == nil {
 			control.Pins = make(map[string]Pin)
 		}
@@ -168,11 +199,11 @@ func (c *Controls) Pin(backend, server string, p Pin) error {
 	})
 }
 
-// Unpin takes a pin back. It is an error when there is none.
+// Unpin takes a pin back.
 func (c *Controls) Unpin(backend, server string) error {
 	return c.edit(backend, func(control *Control) error {
 		if _, ok := control.Pins[server]; !ok {
-			return fmt.Errorf("%s/%s is not pinned", backend, server)
+			return unchanged("%s/%s is not pinned", backend, server)
 		}
 		delete(control.Pins, server)
 		return nil
@@ -182,16 +213,19 @@ func (c *Controls) Unpin(backend, server string) error {
 // Freeze keeps a backend's weights as they are, in place of an older freeze.
 func (c *Controls) Freeze(backend string, f Freeze) error {
 	return c.edit(backend, func(control *Control) error {
+		if old := control.Freeze; old != nil && old.same(f.Order) {
+			return unchanged("%s is frozen already", backend)
+		}
 		control.Freeze = &f
 		return nil
 	})
 }
 
-// Unfreeze takes a freeze back. It is an error when there is none.
+// Unfreeze takes a freeze back.
 func (c *Controls) Unfreeze(backend string) error {
 	return c.edit(backend, func(control *Control) error {
 		if control.Freeze == nil {
-			return fmt.Errorf("%s is not frozen", backend)
+			return unchanged("%s is not frozen", backend)
 		}
 		control.Freeze = nil
 		return nil
@@ -201,6 +235,12 @@ func (c *Controls) Unfreeze(backend string) error {
 // SetMode takes the place of the key "mode"; nil goes back to it.
 func (c *Controls) SetMode(backend string, m *ModeOrder) error {
 	return c.edit(backend, func(control *Control) error {
+		switch old := control.Mode; {
+		case m == nil && old == nil:
+			return unchanged("%s has the mode that the file says", backend)
+		case m != nil && old != nil && old.Mode == m.Mode && old.same(m.Order):
+			return unchanged("%s has mode %s by such an order already", backend, m.Mode)
+		}
 		control.Mode = m
 		return nil
 	})

@@ -32,8 +32,10 @@ type Fault struct {
 
 // Keys of a Fault that others than the log look at.
 const (
-	FaultFrozen = "frozen" // an operator's freeze: an order, and listed for those who wonder
-	FaultStatic = "static" // HAProxy's balance algorithm takes no weights
+	FaultFrozen = "frozen"  // an operator's freeze: an order, and listed for those who wonder
+	FaultStatic = "static"  // HAProxy's balance algorithm takes no weights
+	FaultSocket = "socket"  // HAProxy's socket does not answer, whatever is asked
+	FaultUnread = "haproxy" // HAProxy can't be read for a backend
 )
 
 // faults logs each fault once when it begins and once when it ends, however
@@ -92,11 +94,12 @@ func (f *faults) inherit(old *faults) {
 	f.show()
 }
 
-// begin opens the fault key, or notes the newest cause of one that is open.
+// begin opens the fault key, or notes the newest cause of one that is open,
+// with what to do about that one. What it is called stays as the log began it.
 func (f *faults) begin(key, cause string, w wording) {
 	if old, ok := f.open[key]; ok {
 		if old.cause != cause {
-			old.cause = cause
+			old.cause, old.words.meanwhile, old.words.do = cause, w.meanwhile, w.do
 			f.show()
 		}
 		return

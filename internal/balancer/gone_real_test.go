@@ -26,9 +26,11 @@ func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
 	}
 	s.until("both are weighted", settled)
 	s.haproxy[0].Kill()
+	// The cause is short; what to do about it stands beside it.
+	const cause = "the file is there but nothing listens on it: connection refused"
 	unread := func() bool {
 		for _, t := range fleet.Tables() {
-			if !t.Unread() || !strings.Contains(t.Fault, "HAProxy can't be read") {
+			if !t.Unread() || t.Why != "HAProxy could not be read: "+cause || !strings.Contains(t.Fault, "HAProxy can't be read: haproxy: read the servers at unix:") {
 				return false
 			}
 		}
@@ -37,7 +39,8 @@ func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
 	s.until("both tables say so, and the socket's fault is told", func() bool {
 		return unread() && s.log.Count("HAProxy's socket does not answer") == 1
 	})
-	if faults := fleet.Faults(); len(faults) != 1 || faults[0].Socket == "" || s.log.Count("level=WARN") != 1 {
+	s.until("the cause is the newest one", func() bool { return fleet.Faults()[0].Cause == cause })
+	if faults := fleet.Faults(); len(faults) != 1 || faults[0].Socket == "" || !strings.HasPrefix(faults[0].Do, "start HAProxy") || s.log.Count("level=WARN") != 1 {
 		t.Errorf("faults %+v; log:\n%s", faults, s.log)
 	}
 	if err := s.haproxy[0].Restart(); err != nil {

@@ -140,8 +140,8 @@ func (p *plane) tellOrders(state *haproxy.State) {
 	}
 }
 
-// pinOf returns the pin of a server; nil when there is none.
-func pinOf(c Control, server string) *Pin {
+// PinOf returns the pin of a server; nil when there is none.
+func (c Control) PinOf(server string) *Pin {
 	if pin, ok := c.Pins[server]; ok {
 		return &pin
 	}

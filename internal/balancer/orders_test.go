@@ -1,8 +1,10 @@
 package balancer
 
 import (
+	"errors"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,12 +254,92 @@ func TestOrdersThatAreRefused(t *testing.T) {
 			t.Errorf("a pin at %d is taken", weight)
 		}
 	}
-	if c.Unpin("ingest", "s1") == nil || c.Unfreeze("ingest") == nil {
-		t.Error("what is not there is taken back without a word")
-	}
 	if all := c.All(); len(all) != 0 {
 		t.Errorf("orders %v", all)
 	}
+}
+
+// An order that changes nothing is told from one that does, and nobody hears of
+// it: no write of the state file, no pass.
+func TestOrdersThatChangeNothing(t *testing.T) {
+	now, heard := time.Unix(1e9, 0), 0
+	c := NewControls(func() time.Time { return now }, func(string) { heard++ })
+	by := func(reason string, left time.Duration) Order {
+		o := Order{Reason: reason, Author: "alice", Since: now}
+		if left > 0 {
+			o.Until = now.Add(left)
+		}
+		return o
+	}
+	pin := func(weight int, o Order) func() error {
+		return func() error { return c.Pin("ingest", "s1", Pin{Order: o, Weight: weight}) }
+	}
+	freeze := func(o Order) func() error { return func() error { return c.Freeze("ingest", Freeze{o}) } }
+	mode := func(m config.Mode, o Order) func() error {
+		return func() error { return c.SetMode("ingest", &ModeOrder{Order: o, Mode: m}) }
+	}
+	bob := by("r", time.Hour)
+	bob.Author = "bob"
+	for _, step := range []struct {
+		name  string
+		order func() error
+		want  string // why there was nothing to do; empty: there was
+	}{
+		{"unpin", func() error { return c.Unpin("ingest", "s1") }, "ingest/s1 is not pinned"},
+		{"unfreeze", func() error { return c.Unfreeze("ingest") }, "ingest is not frozen"},
+		{"mode file", func() error { return c.SetMode("ingest", nil) }, "ingest has the mode that the file says"},
+		{"pin", pin(7, by("r", time.Hour)), ""},
+		{"typed twice", pin(7, by("r", time.Hour+time.Minute)), "ingest/s1 is pinned at 7 already"},
+		{"longer", pin(7, by("r", time.Hour+2*time.Minute)), ""},
+		{"shorter", pin(7, by("r", time.Minute)), ""},
+		{"a little longer, and short", pin(7, by("r", 64*time.Second)), ""},
+		{"another weight", pin(8, by("r", 64*time.Second)), ""},
+		{"another reason", pin(8, by("s", 64*time.Second)), ""},
+		{"an hour", pin(8, by("r", time.Hour)), ""},
+		{"another author", pin(8, bob), ""},
+		{"freeze", freeze(by("r", time.Hour)), ""},
+		{"freeze twice", freeze(by("r", time.Hour)), "ingest is frozen already"},
+		{"mode", mode(config.Observe, by("r", 0)), ""},
+		{"mode twice", mode(config.Observe, by("r", 0)), "ingest has mode observe by such an order already"},
+		{"mode with an end", mode(config.Observe, by("r", time.Hour)), ""},
+		{"mode without one", mode(config.Observe, by("r", 0)), ""},
+		{"another mode", mode(config.Live, by("r", 0)), ""},
+	} {
+		before, told := c.Of("ingest"), heard
+		err := step.order()
+		var nothing *UnchangedError
+		switch {
+		case step.want == "":
+			if err != nil || heard != told+1 {
+				t.Errorf("%s: %v, told %d times", step.name, err, heard-told)
+			}
+		case !errors.As(err, &nothing) || nothing.Why != step.want || heard != told:
+			t.Errorf("%s: %v, told %d times", step.name, err, heard-told)
+		case !cmp.Equal(before, c.Of("ingest")):
+			t.Errorf("%s: the orders have changed: %s", step.name, cmp.Diff(before, c.Of("ingest")))
+		}
+	}
+}
+
+// While HAProxy is gone no pass is made; tables say all the same what is
+// ordered now.
+func TestOrdersShowWhileHAProxyIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		r := newRig(t, ingest(), newGraphite(uneven()), p)
+		r.start()
+		defer r.stop()
+		try(t, r.controls.Pin("ingest", "s1", Pin{Order: order(time.Hour), Weight: 7}))
+		time.Sleep(5 * time.Second)
+		p.do(func() { p.down = syscall.ECONNREFUSED })
+		time.Sleep(time.Minute)
+		try(t, r.controls.Unpin("ingest", "s1"))
+		try(t, r.controls.Pin("ingest", "s2", Pin{Order: order(time.Hour), Weight: 9}))
+		synctest.Wait()
+		if table := r.table(0); !table.Unread() || table.row("s1").Pin != nil || table.row("s2").Pin == nil || table.row("s1").AppliedWeight != 7 {
+			t.Errorf("%+v", table)
+		}
+	})
 }
 
 func TestRestoreLeavesOutWhatIsOver(t *testing.T) {

@@ -248,7 +248,7 @@ func (p *plane) tellUnread(err error) {
 	if err != nil && p.watched && socketGone(err) {
 		return
 	}
-	p.faults.set("haproxy", err, wording{
+	p.faults.set(FaultUnread, causeOf(err), wording{
 		what:      "HAProxy can't be read",
 		over:      "HAProxy can be read again",
 		meanwhile: "weights stay as HAProxy has them; whatever reads the table, such as SPOE, gets the last one known",

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -282,9 +283,14 @@ func TestRealHungHAProxyDelaysNobody(t *testing.T) {
 	if err := s.haproxy[0].Pause(); err != nil {
 		t.Fatal(err)
 	}
-	s.start()
+	fleet, _ := s.start()
 	s.until("the well one is weighted while the other hangs", func() bool { return s.weighted(1) })
 	s.until("the hung one is told", func() bool { return s.log.Count("HAProxy can't be read") == 1 })
+	s.until("its socket is told as well, with the cause in a few words", func() bool {
+		return slices.ContainsFunc(fleet.Faults(), func(f Fault) bool {
+			return f.Key == FaultSocket && f.Cause == "no full answer in time" && strings.Contains(f.Do, "it hangs or is overloaded")
+		})
+	})
 	if err := s.haproxy[0].Resume(); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package balancer
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,7 +147,7 @@ func (p *plane) blank(state *haproxy.State) *Table {
 	for i := range state.Servers {
 		s := &state.Servers[i]
 		t.Rows[i] = Row{
-			Server: s.Name, Capacity: capacities[i], Weight: s.Weight, Pin: pinOf(p.control, s.Name),
+			Server: s.Name, Capacity: capacities[i], Weight: s.Weight, Pin: p.control.PinOf(s.Name),
 			AppliedWeight: s.Weight, WeightBefore: s.Weight, InitialWeight: s.InitialWeight,
 			AdminState: s.Admin.Word(), OpState: s.Op.String(), Backup: s.Backup, Sessions: s.Sessions,
 			Reasons: []weighting.Reason{},
@@ -172,6 +173,7 @@ func (p *plane) publishState(state *haproxy.State) {
 	}
 	merged := *old
 	merged.Worker, merged.Algorithm, merged.LastChange = t.Worker, t.Algorithm, t.LastChange
+	merged.Mode, merged.Control = t.Mode, t.Control
 	merged.InService, merged.Fault = t.InService, p.faultText(p.last)
 	rows := make(map[string]*Row, len(old.Rows))
 	for i := range old.Rows {
@@ -185,7 +187,7 @@ func (p *plane) publishState(state *haproxy.State) {
 		}
 		row := *before
 		row.AppliedWeight, row.InitialWeight, row.Sessions = now.AppliedWeight, now.InitialWeight, now.Sessions
-		row.AdminState, row.OpState, row.Backup = now.AdminState, now.OpState, now.Backup
+		row.AdminState, row.OpState, row.Backup, row.Pin = now.AdminState, now.OpState, now.Backup, now.Pin
 		*now = row
 	}
 	merged.Rows = t.Rows
@@ -203,12 +205,15 @@ func (p *plane) publishUnread(picture *picture, err error) {
 		*t = *old
 	}
 	t.Time = p.now()
-	t.Verdict, t.HoldCode, t.Why = weighting.Hold, HoldUnread, "HAProxy could not be read: "+err.Error()
+	t.Verdict, t.HoldCode, t.Why = weighting.Hold, HoldUnread, "HAProxy could not be read: "+causeOf(err).Error()
 	t.Fault = p.faultText(picture)
 	t.Changes, t.Foreign = 0, 0
 	t.Mode, t.Control = string(p.mode()), p.control
+	t.Rows = slices.Clone(t.Rows)
+	for i := range t.Rows {
+		t.Rows[i].Pin = p.control.PinOf(t.Rows[i].Server)
+	}
 	if picture != nil {
-		t.Rows = append([]Row(nil), t.Rows...)
 		first := true
 		t.Age = 0
 		for i := range t.Rows {
@@ -233,7 +238,7 @@ func (p *plane) faultText(picture *picture) string {
 	if picture != nil && picture.err != nil {
 		texts = append(texts, "no loads from Graphite: "+picture.err.Error())
 	}
-	if _, told := p.faults.open["haproxy"]; p.unread != nil && !told {
+	if _, told := p.faults.open[FaultUnread]; p.unread != nil && !told {
 		texts = append(texts, "HAProxy can't be read: "+p.unread.Error())
 	}
 	if own := p.faults.text(); own != "" {

@@ -3,9 +3,11 @@ package balancer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -57,7 +59,7 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 		default:
 			rest = every
-			w.faults.end("socket")
+			w.faults.end(FaultSocket)
 			if info.Worker != last && !info.Stopping {
 				w.log.Debug("worker", "pid", info.Worker.PID, "version", info.Version)
 				last = info.Worker
@@ -136,6 +138,26 @@ func socketGone(err error) bool {
 	return false
 }
 
+// causeOf is what is wrong with a socket, without what a fault says beside it:
+// which socket it is, and, when it gave no answer, what to do about that. nil
+// stays nil.
+func causeOf(err error) error {
+	var op *haproxy.OpError
+	var reply *haproxy.ReplyError
+	if !errors.As(err, &op) || errors.As(err, &reply) {
+		return err
+	}
+	fact, _, _ := strings.Cut(op.Err.Error(), "; ") // a fact, and advice
+	var number syscall.Errno
+	switch {
+	case errors.Is(err, haproxy.ErrTimeout):
+		return errors.New(fact)
+	case socketGone(err) && errors.As(err, &number):
+		return fmt.Errorf("%s: %s", fact, number)
+	}
+	return op.Err
+}
+
 func (w *watcher) tell(err error) {
 	words := wording{
 		what:      "HAProxy's socket does not answer",
@@ -144,6 +166,8 @@ func (w *watcher) tell(err error) {
 		do:        "check that HAProxy runs and that haproxy.sockets names its stats socket",
 	}
 	switch {
+	case errors.Is(err, haproxy.ErrTimeout):
+		words.do = "see HAProxy's health: it hangs or is overloaded, or other programs hold all connection slots of its stats socket (ss -xp; stats maxconn)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		words.do = "start HAProxy; if it runs, a second one has taken its socket's path away: restart it, since with a master a reload keeps the lost socket"
 	case errors.Is(err, syscall.EAGAIN):
@@ -156,5 +180,5 @@ func (w *watcher) tell(err error) {
 		words.what, words.over = "HAProxy's socket can't be opened", "HAProxy's socket can be opened again"
 		words.do = "raise the limit of file descriptors of this process (LimitNOFILE in its systemd unit, ulimit -n)"
 	}
-	w.faults.begin("socket", err.Error(), words)
+	w.faults.begin(FaultSocket, causeOf(err).Error(), words)
 }

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
@@ -40,8 +42,8 @@ func startingWith(start string, words []string) []string {
 type known struct {
 	backends []string
 	servers  map[string][]string // by backend
-	pinned   map[string][]string // by backend
-	frozen   []string            // backends
+	pinned   map[string][]string // by backend, those that are not in the configuration too
+	frozen   []string            // backends, as above
 }
 
 // known asks the daemon, and reads the configuration when there is none.
@@ -73,13 +75,7 @@ func knownFrom(s *api.Status) known {
 	for i := range s.Backends {
 		b := &s.Backends[i]
 		k.backends = append(k.backends, b.Backend)
-		if b.Control.Freeze != nil {
-			k.frozen = append(k.frozen, b.Backend)
-		}
-		for server := range b.Control.Pins {
-			k.pinned[b.Backend] = append(k.pinned[b.Backend], server)
-		}
-		slices.Sort(k.pinned[b.Backend])
+		k.ordered(b.Backend, b.Control)
 		for j := range b.Tables {
 			for _, row := range b.Tables[j].Servers {
 				if !slices.Contains(k.servers[b.Backend], row.Server) {
@@ -88,7 +84,20 @@ func knownFrom(s *api.Status) known {
 			}
 		}
 	}
+	for i := range s.Unconfigured {
+		k.ordered(s.Unconfigured[i].Backend, s.Unconfigured[i].Control)
+	}
 	return k
+}
+
+// ordered notes the orders for a backend.
+func (k *known) ordered(backend string, c balancer.Control) {
+	if c.Freeze != nil {
+		k.frozen = append(k.frozen, backend)
+	}
+	if len(c.Pins) > 0 {
+		k.pinned[backend] = slices.Sorted(maps.Keys(c.Pins))
+	}
 }
 
 // completeRunningBackend completes the backends of the daemon.
@@ -110,8 +119,7 @@ func (p *Program) completeServerID(c *cobra.Command, _ []string, start string) (
 // completePinned completes the BACKEND/SERVER that are pinned.
 func (p *Program) completePinned(c *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
 	k := p.known(c)
-	k.backends = slices.DeleteFunc(k.backends, func(b string) bool { return len(k.pinned[b]) == 0 })
-	return serverIDs(k.backends, k.pinned, start)
+	return serverIDs(slices.Sorted(maps.Keys(k.pinned)), k.pinned, start)
 }
 
 // serverIDs gives the backends first, each with its slash and no blank behind

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -42,13 +43,13 @@ func wordsNoLoad(r *api.Server) string {
 func wordsAggregate(t *api.Table, r *api.Server) string {
 	window := time.Duration(t.WindowSeconds * float64(time.Second))
 	if r.Points == 1 {
-		return fmt.Sprintf("%s, of 1 data point in a window of %s", t.Aggregate, span(window))
+		return fmt.Sprintf("%s, of 1 data point in a window of %s", t.Aggregate, api.Span(window))
 	}
-	return fmt.Sprintf("%s, of %d data points in a window of %s", t.Aggregate, r.Points, span(window))
+	return fmt.Sprintf("%s, of %d data points in a window of %s", t.Aggregate, r.Points, api.Span(window))
 }
 
 func wordsTimestamp(unix int64) string {
-	return fmt.Sprintf("%s (%d), by Graphite's clock", at(time.Unix(unix, 0)), unix)
+	return fmt.Sprintf("%s (%d), by Graphite's clock", api.At(time.Unix(unix, 0)), unix)
 }
 
 func wordsAge(seconds float64, t *api.Table, now time.Time) string {
@@ -75,7 +76,7 @@ func wordsServerState(r *api.Server) string {
 }
 
 func wordsPass(t *api.Table, now time.Time) string {
-	return fmt.Sprintf("%s (%s)", at(t.Time), ago(t.Time, now))
+	return fmt.Sprintf("%s (%s)", api.At(t.Time), ago(t.Time, now))
 }
 
 func wordsVerdictOf(t *api.Table) string {
@@ -138,10 +139,12 @@ func wordsLargest(t *api.Table) string {
 // wordsOldSteps says so when the steps are not of the newest loads.
 func wordsOldSteps(t *api.Table) string {
 	switch {
-	case t.HoldCode == "haproxy":
+	case t.HoldCode == balancer.HoldUnread:
 		return "of the last pass that could read HAProxy: the newest data have had no effect"
-	case t.HoldCode == "starting":
+	case t.HoldCode == balancer.HoldStarting:
 		return "none yet: the first pass has still to come"
+	case t.OrdersPending:
+		return api.WordsPending
 	}
 	return ""
 }
@@ -168,26 +171,26 @@ func wordsLastChange(t *api.Table, now time.Time) string {
 	if t.LastChange == nil {
 		return "none by this daemon"
 	}
-	return fmt.Sprintf("%s (%s), of any weight of the backend", at(*t.LastChange), ago(*t.LastChange, now))
+	return fmt.Sprintf("%s (%s), of any weight of the backend", api.At(*t.LastChange), ago(*t.LastChange, now))
 }
 
 func wordsPinOf(r *api.Server, now time.Time) string {
 	if r.Pin == nil {
 		return "none"
 	}
-	return fmt.Sprintf("at %d %s", r.Pin.Weight, wordsOrder(r.Pin.Order, now))
+	return fmt.Sprintf("at %d %s", r.Pin.Weight, api.OrderWords(r.Pin.Order, now))
 }
 
 func wordsFreezeOf(t *api.Table, now time.Time) string {
 	if t.Freeze == nil {
 		return ""
 	}
-	return "frozen " + wordsOrder(t.Freeze.Order, now)
+	return "frozen " + api.OrderWords(t.Freeze.Order, now)
 }
 
 func wordsModeOf(t *api.Table, now time.Time) string {
 	if t.ModeOrder == nil {
 		return t.Mode
 	}
-	return fmt.Sprintf("%s %s", t.Mode, wordsOrder(t.ModeOrder.Order, now))
+	return fmt.Sprintf("%s %s", t.Mode, api.OrderWords(t.ModeOrder.Order, now))
 }

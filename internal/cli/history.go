@@ -212,7 +212,7 @@ func eventsTable(h *api.History, reasons bool) *table {
 	for i := range h.Events {
 		e := &h.Events[i]
 		t.add(without([]cell{
-			{text: at(e.Time)}, {text: orDash(e.Socket)}, {e.Kind, styles[e.Kind]}, {text: wordsEvent(e, reasons)},
+			{text: api.At(e.Time)}, {text: orDash(e.Socket)}, {e.Kind, styles[e.Kind]}, {text: wordsEvent(e, reasons)},
 		}, 1, !several)...)
 	}
 	return t

@@ -22,7 +22,7 @@ course of its load and weight, and with what concerns the backend as a whole.`
 )
 
 func wordsHistoryHead(h *api.History, now time.Time) string {
-	return fmt.Sprintf("backend %s since %s (%s)", h.Backend, at(h.Since), span(now.Sub(h.Since)))
+	return fmt.Sprintf("backend %s since %s (%s)", h.Backend, api.At(h.Since), api.Span(now.Sub(h.Since)))
 }
 
 // wordsEvent puts an event into one line; with reasons it tells of each weight

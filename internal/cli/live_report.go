@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/state"
 )
 
@@ -34,7 +35,7 @@ func judgeState(path string) (r result, found, do string) {
 			modes++
 		}
 	}
-	return ok, fmt.Sprintf("saved %s: %s, %s, %s", at(c.Saved),
+	return ok, fmt.Sprintf("saved %s: %s, %s, %s", api.At(c.Saved),
 		count(pins, "pin"), count(freezes, "freeze"), count(modes, "mode")), ""
 }
 

@@ -186,10 +186,10 @@ func (p *Program) give(ctx context.Context, c *cobra.Command, o api.Order, asJSO
 		return p.writeJSON(done)
 	}
 	now := p.now()
-	for _, line := range wordsDone(c.Name(), o, done.Control, now) {
+	for _, line := range wordsDone(c.Name(), o, done, now) {
 		fmt.Fprintln(p.Stdout, printable(line))
 	}
-	if undo := undoOf(c.Name(), o, before, now); len(undo) > 0 {
+	if undo := undoOf(c.Name(), o, before, now); len(undo) > 0 && done.NothingToDo == "" {
 		fmt.Fprintf(p.Stdout, "undo: %s\n", printable(p.again(c, undo...)))
 	}
 	if done.Warning != "" {
@@ -208,6 +208,8 @@ func orderUncertain(err error) error {
 	return err
 }
 
+// controlOf is what was in force for a backend. For one that is not in the
+// configuration there is no way back, so what was in force does not matter.
 func controlOf(s *api.Status, backend string) balancer.Control {
 	for i := range s.Backends {
 		if s.Backends[i].Backend == backend {

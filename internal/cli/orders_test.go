@@ -116,16 +116,43 @@ undo: haproxy-weighter mode in observe --reason 'looks wrong' --control SOCKET
 func TestOrderRefused(t *testing.T) {
 	socket := fakeDaemon(t, answers{
 		"GET /api/v1/status":        goodStatus(),
-		"POST /control/v1/unpin":    api.Problem{Error: "in/s1 is not pinned", Do: "look"},
-		"POST /control/v1/unfreeze": api.Problem{Error: "in is not frozen"},
+		"POST /control/v1/unpin":    api.Problem{Error: "there is no backend \"in\" in the configuration in force", Do: "look"},
+		"POST /control/v1/unfreeze": api.Problem{Error: "there is no backend"},
 	})
 	code, out, stderr := command(t, "unpin", "in/s1", "--control", socket)
-	if code != exitFailed || out != "" || stderr != "haproxy-weighter: in/s1 is not pinned\nhaproxy-weighter: hint: look\n" {
+	if code != exitFailed || out != "" || stderr != "haproxy-weighter: there is no backend \"in\" in the configuration in force\nhaproxy-weighter: hint: look\n" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, stderr)
 	}
 	code, _, stderr = command(t, "unfreeze", "in", "--control", socket)
-	if code != exitFailed || stderr != "haproxy-weighter: in is not frozen\n" {
+	if code != exitFailed || stderr != "haproxy-weighter: there is no backend\n" {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// TestOrderWithNothingToDo: what was wanted is so, which is good; nothing has
+// changed, so there is nothing to undo.
+func TestOrderWithNothingToDo(t *testing.T) {
+	status := goodStatus()
+	status.Backends[0].Control = balancer.Control{Pins: map[string]balancer.Pin{"s1": {Order: orderBy("bob", "r", time.Hour), Weight: 7}}}
+	socket := fakeDaemon(t, answers{
+		"GET /api/v1/status":     status,
+		"POST /control/v1/pin":   api.Done{Backend: "in", NothingToDo: "in/s1 is pinned at 7 already", Control: status.Backends[0].Control},
+		"POST /control/v1/unpin": api.Done{Backend: "in", NothingToDo: "in/s2 is not pinned", Control: status.Backends[0].Control},
+		"POST /control/v1/mode":  api.Done{Backend: "in", NothingToDo: "in has the mode that the file says"},
+	})
+	const pinned = "in/s1 is pinned at 7 until 2026-07-01 13:00:00 UTC (1h left), by bob: r\n"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"pin", "in/s1", "7", "--reason", "r", "--for", "1h"}, "nothing to do: in/s1 is pinned at 7 already\n" + pinned},
+		{[]string{"unpin", "in/s2"}, "nothing to do: in/s2 is not pinned\n" + pinned},
+		{[]string{"mode", "in", "file"}, "nothing to do: in has the mode that the file says\n"},
+	} {
+		code, out, stderr := command(t, append(c.args, "--control", socket)...)
+		if code != exitGood || out != c.want || stderr != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", c.args, code, out, stderr)
+		}
 	}
 }
 

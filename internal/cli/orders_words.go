@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -49,76 +48,40 @@ func wordsUnknownMode(mode string) string {
 	return fmt.Sprintf("mode: %q is not known; allowed: observe, live, or file for what the file says", mode)
 }
 
-// wordsOrder says until when something counts, by whom and why.
-func wordsOrder(o balancer.Order, now time.Time) string {
-	until := "until it is taken back"
-	if !o.Until.IsZero() {
-		until = fmt.Sprintf("until %s (%s left)", at(o.Until), span(o.Until.Sub(now).Round(time.Second)))
-	}
-	return fmt.Sprintf("%s, by %s: %s", until, o.Author, o.Reason)
-}
-
-// standing is one order in force, with the command that ends it.
-type standing struct {
-	text string
-	undo []string
-}
-
-// standingOrders lists what is in force for a backend.
-func standingOrders(backend string, c balancer.Control, now time.Time) []standing {
-	var all []standing
-	if c.Freeze != nil {
-		all = append(all, standing{backend + " is frozen " + wordsOrder(c.Freeze.Order, now), []string{orderUnfreeze, backend}})
-	}
-	if c.Mode != nil {
-		all = append(all, standing{
-			fmt.Sprintf("%s has mode %s %s", backend, c.Mode.Mode, wordsOrder(c.Mode.Order, now)),
-			[]string{orderMode, backend, modeOfFile},
-		})
-	}
-	for _, server := range slices.Sorted(maps.Keys(c.Pins)) {
-		pin := c.Pins[server]
-		all = append(all, standing{
-			fmt.Sprintf("%s/%s is pinned at %d %s", backend, server, pin.Weight, wordsOrder(pin.Order, now)),
-			[]string{orderUnpin, backend + "/" + server},
-		})
-	}
-	return all
-}
-
-// wordsDone says what an order has ended, and all that is in force now.
-func wordsDone(kind string, o api.Order, c balancer.Control, now time.Time) []string {
+// wordsDone says what an order has ended, or why it had nothing to do, and all
+// that is in force now.
+func wordsDone(kind string, o api.Order, done *api.Done, now time.Time) []string {
 	var lines []string
-	switch kind {
-	case orderUnpin:
+	switch {
+	case done.NothingToDo != "":
+		lines = append(lines, "nothing to do: "+done.NothingToDo)
+	case kind == orderUnpin:
 		lines = append(lines, fmt.Sprintf("%s/%s is no longer pinned", o.Backend, o.Server))
-	case orderUnfreeze:
+	case kind == orderUnfreeze:
 		lines = append(lines, o.Backend+" is no longer frozen")
-	case orderMode:
-		if c.Mode == nil {
-			lines = append(lines, o.Backend+" has the mode that the file says")
-		}
+	case kind == orderMode && done.Control.Mode == nil:
+		lines = append(lines, o.Backend+" has the mode that the file says")
 	}
-	all := standingOrders(o.Backend, c, now)
+	all := api.Standings(o.Backend, done.Control, now)
 	// What was asked for comes first.
-	if i := slices.IndexFunc(all, func(s standing) bool { return s.isOf(kind, o) }); i > 0 {
+	if i := slices.IndexFunc(all, func(s api.Standing) bool { return isOf(&s, kind, o) }); i > 0 {
 		all = slices.Concat(all[i:i+1], all[:i], all[i+1:])
 	}
 	for _, s := range all {
-		lines = append(lines, s.text)
+		lines = append(lines, s.What+" "+s.How)
 	}
 	return lines
 }
 
-// isOf tells whether it is what an order of this kind has given.
-func (s *standing) isOf(kind string, o api.Order) bool {
+// isOf tells whether s is what an order of this kind has given.
+func isOf(s *api.Standing, kind string, o api.Order) bool {
 	switch kind {
 	case orderPin:
-		return slices.Equal(s.undo, []string{orderUnpin, o.Backend + "/" + o.Server})
+		return slices.Equal(s.Undo, []string{orderUnpin, o.Backend + "/" + o.Server})
 	case orderFreeze:
-		return s.undo[0] == orderUnfreeze
+		return s.Undo[0] == orderUnfreeze
 	case orderMode:
-		return s.undo[0] == orderMode
+		return s.Undo[0] == orderMode
 	}
 	return false
 }

@@ -71,9 +71,14 @@ func only(s *api.Status, backend string) error {
 	}
 	i := slices.Index(names, backend)
 	if i < 0 {
-		return failed(fmt.Errorf("the daemon has no backend %q", backend), hintBackends(names))
+		hints := []string{hintBackends(names)}
+		if slices.ContainsFunc(s.Unconfigured, func(u api.Unconfigured) bool { return u.Backend == backend }) {
+			hints = []string{api.WordsUnconfigured(backend) + "; status without BACKEND shows them"}
+		}
+		return failed(fmt.Errorf("the daemon has no backend %q", backend), hints...)
 	}
 	s.Backends = s.Backends[i : i+1]
+	s.Unconfigured = []api.Unconfigured{}
 	s.Faults = slices.DeleteFunc(s.Faults, func(f balancer.Fault) bool { return f.Backend != "" && f.Backend != backend })
 	return nil
 }
@@ -85,7 +90,7 @@ const alarmNotReady = "not ready"
 // freeze is none.
 func alarms(s *api.Status) []string {
 	var all []string
-	if n := len(faultsOf(s)); n > 0 {
+	if n := len(api.Troubles(s.Faults)); n > 0 {
 		all = append(all, count(n, "fault"))
 	}
 	if s.Config.ReloadFailed != nil {
@@ -110,11 +115,6 @@ func alarms(s *api.Status) []string {
 	return all
 }
 
-// faultsOf are the faults without those that are an operator's order.
-func faultsOf(s *api.Status) []balancer.Fault {
-	return slices.DeleteFunc(slices.Clone(s.Faults), func(f balancer.Fault) bool { return f.Key == balancer.FaultFrozen })
-}
-
 // isHeld tells whether weights stay as they are though nobody has ordered that,
 // and a pass has been made.
 func isHeld(t *api.Table) bool {
@@ -125,7 +125,7 @@ func isHeld(t *api.Table) bool {
 // what to do, then the backends.
 func (p *Program) writeStatus(c *cobra.Command, s *api.Status, servers bool) error {
 	now := p.now()
-	w := &statusWriter{p: p, c: c, s: s, now: now, colours: p.colours(p.Stdout)}
+	w := &statusWriter{p: p, c: c, s: s, troubles: api.Troubles(s.Faults), now: now, colours: p.colours(p.Stdout)}
 	w.head()
 	w.faults()
 	w.line("")
@@ -150,12 +150,13 @@ func (p *Program) writeStatus(c *cobra.Command, s *api.Status, servers bool) err
 
 // statusWriter prints lines and keeps the first error.
 type statusWriter struct {
-	p       *Program
-	c       *cobra.Command
-	s       *api.Status
-	now     time.Time
-	colours bool
-	err     error
+	p        *Program
+	c        *cobra.Command
+	s        *api.Status
+	troubles []api.Trouble
+	now      time.Time
+	colours  bool
+	err      error
 }
 
 func (w *statusWriter) line(format string, args ...any) { w.styled(plain, format, args...) }
@@ -191,15 +192,16 @@ func (w *statusWriter) head() {
 // faults prints each with its cause, what the weights do meanwhile, and what
 // to do about it.
 func (w *statusWriter) faults() {
-	all := faultsOf(w.s)
+	all := slices.Clone(w.troubles)
 	if f, ok := reloadFault(w.s); ok {
-		all = append([]balancer.Fault{f}, all...)
+		all = append([]api.Trouble{{Fault: f}}, all...)
 	}
-	for _, f := range all {
+	for i := range all {
+		t := &all[i]
 		w.line("")
-		w.styled(red, "%s", wordsFault(&f, w.now))
+		w.styled(red, "%s", wordsTrouble(t, w.now))
 		for _, part := range []struct{ name, text string }{
-			{"cause", f.Cause}, {"meanwhile", f.Meanwhile}, {"do", f.Do},
+			{"cause", t.Cause}, {"meanwhile", t.Meanwhile}, {"do", t.Do},
 		} {
 			if part.text != "" {
 				w.line("  %-9s  %s", part.name, part.text)
@@ -217,7 +219,7 @@ func reloadFault(s *api.Status) (balancer.Fault, bool) {
 	told := func(f balancer.Fault) bool { return f.Cause == s.Config.ReloadError }
 	return balancer.Fault{
 		What: "the configuration could not be reloaded", Cause: s.Config.ReloadError,
-		Meanwhile: "the one that was loaded " + at(s.Config.Loaded) + " stays in force",
+		Meanwhile: "the one that was loaded " + api.At(s.Config.Loaded) + " stays in force",
 		Do:        "haproxy-weighter check -f " + shellQuote(s.Config.File) + " tells all mistakes; correct them and reload again",
 		Since:     *s.Config.ReloadFailed,
 	}, !slices.ContainsFunc(s.Faults, told)
@@ -229,8 +231,10 @@ func (w *statusWriter) holds() {
 	for i := range w.s.Backends {
 		for j := range w.s.Backends[i].Tables {
 			t := &w.s.Backends[i].Tables[j]
-			told := slices.ContainsFunc(w.s.Faults, func(f balancer.Fault) bool { return f.Cause == t.Why })
-			if !isHeld(t) || t.Why == "" || told {
+			told := func(f api.Trouble) bool {
+				return f.Cause == t.Why || t.HoldCode == balancer.HoldUnread && f.Unreads(t.Backend, t.Socket)
+			}
+			if !isHeld(t) || t.Why == "" || slices.ContainsFunc(w.troubles, told) {
 				continue
 			}
 			if first {
@@ -268,19 +272,35 @@ func (w *statusWriter) unmeasured() {
 	}
 }
 
-// orders prints what operators have ordered, each with the way back.
+// orders prints what operators have ordered, each with the way back, and why it
+// does not count yet, or at all.
 func (w *statusWriter) orders() {
-	first := true
 	for i := range w.s.Backends {
 		b := &w.s.Backends[i]
-		for _, o := range standingOrders(b.Backend, b.Control, w.now) {
-			if first {
-				w.line("")
-			}
-			first = false
-			w.styled(bold, "%s", o.text)
-			w.line("  undo: %s", w.p.again(w.c, o.undo...))
+		note := ""
+		if slices.ContainsFunc(b.Tables, func(t api.Table) bool { return t.OrdersPending }) {
+			note = b.Backend + ": " + api.WordsPending
 		}
+		w.ordersOf(b.Backend, b.Control, note)
+	}
+	for i := range w.s.Unconfigured {
+		u := &w.s.Unconfigured[i]
+		w.ordersOf(u.Backend, u.Control, api.WordsUnconfigured(u.Backend))
+	}
+}
+
+// ordersOf prints the orders for one backend, and note above them.
+func (w *statusWriter) ordersOf(backend string, c balancer.Control, note string) {
+	all := api.Standings(backend, c, w.now)
+	if len(all) > 0 || note != "" {
+		w.line("")
+	}
+	if note != "" {
+		w.styled(yellow, "%s", note)
+	}
+	for _, o := range all {
+		w.styled(bold, "%s %s", o.What, o.How)
+		w.line("  undo: %s", w.p.again(w.c, o.Undo...))
 	}
 }
 

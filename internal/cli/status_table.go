@@ -49,7 +49,7 @@ func backendsTable(s *api.Status, now time.Time) *table {
 			for len(row) < len(columns)-1 {
 				row = append(row, cell{text: "-"})
 			}
-			row = append(row, cell{text: wordsOrdersShort(b.Control)})
+			row = append(row, cell{text: wordsOrdersBrief(b.Control)})
 			t.add(without(row, 1, !several)...)
 		}
 		for j := range b.Tables {
@@ -89,7 +89,7 @@ func backendRow(b *api.BackendStatus, t *api.Table, now time.Time) []cell {
 	}
 	return []cell{
 		{text: t.Backend}, {text: t.Socket}, modeCell(b.Mode), pass, verdictCell(t), {text: imbalance}, fresh,
-		ageCell(t.AgeSeconds, t, now), {text: string(t.Function)}, {text: gain}, {text: change}, {text: wordsOrdersShort(b.Control)},
+		ageCell(t.AgeSeconds, t, now), {text: string(t.Function)}, {text: gain}, {text: change}, {text: wordsOrdersBrief(b.Control)},
 	}
 }
 
@@ -176,20 +176,9 @@ func relativeLoad(r *api.Server, t *api.Table) string {
 	return fmt.Sprintf("%.2f", *r.Load/r.Capacity/t.Mean)
 }
 
-// wordsOrdersShort counts the orders in force.
-func wordsOrdersShort(c balancer.Control) string {
-	var parts []string
-	if c.Freeze != nil {
-		parts = append(parts, "freeze")
-	}
-	if c.Mode != nil {
-		parts = append(parts, "mode")
-	}
-	if n := len(c.Pins); n > 0 {
-		parts = append(parts, count(n, "pin"))
-	}
-	if len(parts) == 0 {
+func wordsOrdersBrief(c balancer.Control) string {
+	if c.Empty() {
 		return "-"
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(api.OrdersBrief(c), ", ")
 }

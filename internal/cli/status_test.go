@@ -70,6 +70,61 @@ func badStatus() *api.Status {
 	return s
 }
 
+// TestStatusOfHAProxyGone: why nothing can be set is told once.
+func TestStatusOfHAProxyGone(t *testing.T) {
+	const cause = "no full answer in time"
+	s := goodStatus()
+	s.Faults = []balancer.Fault{{
+		Key: balancer.FaultSocket, Socket: "unix:/run/a.sock", What: "HAProxy's socket does not answer", Cause: cause,
+		Meanwhile: "no weight can be set there", Do: "see HAProxy's health", Since: noon.Add(-time.Minute),
+	}}
+	for _, name := range []string{"in", "out"} {
+		held := goodTable("unix:/run/a.sock")
+		held.Backend, held.Verdict, held.HoldCode, held.Why, held.Changes = name, weighting.Hold, balancer.HoldUnread, "HAProxy could not be read: "+cause, 0
+		if s.Backends[0].Tables = []api.Table{held}; name == "in" {
+			s.Backends = append(s.Backends, s.Backends[0])
+		}
+		s.Faults = append(s.Faults, balancer.Fault{Key: balancer.FaultUnread, Backend: name, Socket: "unix:/run/a.sock", What: "HAProxy can't be read", Cause: cause, Since: noon})
+	}
+	_, out, _ := command(t, "status", "--control", fakeDaemon(t, answers{"GET /api/v1/status": s}))
+	if strings.Count(out, cause) != 1 || !strings.Contains(out, "something is wrong: 1 fault; weights held on ") {
+		t.Errorf("status:\n%s", out)
+	}
+}
+
+// TestStatusOfOrders has those that the last pass did not know, and those of
+// backends that are not in the configuration.
+func TestStatusOfOrders(t *testing.T) {
+	s := goodStatus()
+	s.Backends[0].Control.Freeze = &balancer.Freeze{Order: orderBy("bob", "r", time.Hour)}
+	s.Backends[0].Tables[0].OrdersPending = true
+	s.Unconfigured = []api.Unconfigured{{Backend: "gone", Control: balancer.Control{Pins: map[string]balancer.Pin{"s1": {Order: orderBy("eve", "x", 0), Weight: 5}}}}}
+	socket := fakeDaemon(t, answers{"GET /api/v1/status": s})
+	code, out, _ := command(t, "status", "--check", "--control", socket)
+	want := strings.ReplaceAll(`
+in: the orders have changed since the last pass; the next one is under way and takes them up
+in is frozen until 2026-07-01 13:00:00 UTC (1h left), by bob: r
+  undo: haproxy-weighter unfreeze in --control SOCKET
+
+gone is not in the configuration: its orders have no effect, and count again if it comes back
+gone/s1 is pinned at 5 until it is taken back, by eve: x
+  undo: haproxy-weighter unpin gone/s1 --control SOCKET
+`, "SOCKET", socket)
+	if code != exitGood || !strings.HasSuffix(out, want) {
+		t.Errorf("exit code %d; status:\n%s\nwant at the end:%s", code, out, want)
+	}
+	if _, out, _ = command(t, "status", "in", "--control", socket); strings.Contains(out, "gone") {
+		t.Errorf("status of another backend:\n%s", out)
+	}
+	code, _, stderr := command(t, "status", "gone", "--control", socket)
+	if code != exitFailed || !strings.Contains(stderr, `no backend "gone"`) || !strings.Contains(stderr, "status without BACKEND shows them") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	if _, out, _ = command(t, "__complete", "unpin", "--control", socket, ""); !strings.Contains(out, "gone/s1\n") {
+		t.Errorf("names for unpin:\n%s", out)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	good := fakeDaemon(t, answers{"GET /api/v1/status": goodStatus()})
 	bad := fakeDaemon(t, answers{"GET /api/v1/status": badStatus()})
@@ -124,8 +179,8 @@ weights are held (backend in, socket unix:/run/b.sock, for 5m)
   do         see the cause
 
 backend  socket            mode     last pass  verdict            max/mean  fresh  data age  function    gain  last change  orders
-in       unix:/run/a.sock  observe  20s ago    frozen                 1.50    2/2       30s  water-fill    60  20s ago      freeze, mode, 1 pin
-in       unix:/run/b.sock  observe  10m ago    held: quorum           1.50    1/2    10m10s  water-fill    60  20s ago      freeze, mode, 1 pin
+in       unix:/run/a.sock  observe  20s ago    frozen                 1.50    2/2       30s  water-fill    60  20s ago      frozen, mode observe, 1 pin
+in       unix:/run/b.sock  observe  10m ago    held: quorum           1.50    1/2    10m10s  water-fill    60  20s ago      frozen, mode observe, 1 pin
 out      -                 live     -          no HAProxy has it         -      -         -  -              -  -            -
 
 in is frozen until 2026-07-01 13:30:00 UTC (1h30m left), by bob: moving racks

@@ -43,7 +43,7 @@ func wordsAllWell(s *api.Status) string {
 }
 
 func wordsDaemon(s *api.Status, now time.Time) string {
-	text := fmt.Sprintf("haproxy-weighter %s, process %d, up %s (since %s)", s.Version, s.PID, span(now.Sub(s.Started)), at(s.Started))
+	text := fmt.Sprintf("haproxy-weighter %s, process %d, up %s (since %s)", s.Version, s.PID, api.Span(now.Sub(s.Started)), api.At(s.Started))
 	if !s.Ready {
 		text += ", not ready: not every backend has had a good pass yet"
 	}
@@ -51,23 +51,19 @@ func wordsDaemon(s *api.Status, now time.Time) string {
 }
 
 func wordsConfigInForce(c *api.Config, now time.Time) string {
-	return fmt.Sprintf("configuration %s, loaded %s (%s)", c.File, ago(c.Loaded, now), at(c.Loaded))
+	return fmt.Sprintf("configuration %s, loaded %s (%s)", c.File, ago(c.Loaded, now), api.At(c.Loaded))
 }
 
 func wordsRestartKeys(keys []string) string {
 	return "changed in the file, and in force only after a restart: " + strings.Join(keys, ", ")
 }
 
-func wordsFault(f *balancer.Fault, now time.Time) string {
-	var where []string
-	if f.Backend != "" {
-		where = append(where, "backend "+f.Backend)
+func wordsTrouble(t *api.Trouble, now time.Time) string {
+	where := t.Where()
+	if where != "" {
+		where += ", "
 	}
-	if f.Socket != "" {
-		where = append(where, "socket "+f.Socket)
-	}
-	where = append(where, "for "+span(now.Sub(f.Since)))
-	return fmt.Sprintf("%s (%s)", f.What, strings.Join(where, ", "))
+	return fmt.Sprintf("%s (%sfor %s)", t.What, where, api.Span(now.Sub(t.Since)))
 }
 
 // wordsTableHead is the line over the servers of one table.

@@ -2,45 +2,21 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// at prints a moment as people and scripts read it alike.
-func at(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+)
 
 // ago prints how long before now a moment was; a clock that was set back makes
 // it "0s", not a negative time.
-func ago(t, now time.Time) string { return span(now.Sub(t)) + " ago" }
+func ago(t, now time.Time) string { return api.Span(now.Sub(t)) + " ago" }
 
 const day = 24 * time.Hour
 
-// span prints a duration in its two largest units: "3d4h", "12m", "45s".
-func span(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return twoUnits(d, time.Minute, "m", time.Second, "s")
-	case d < day:
-		return twoUnits(d, time.Hour, "h", time.Minute, "m")
-	}
-	return twoUnits(d, day, "d", time.Hour, "h")
-}
-
-func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
-	text := strconv.FormatInt(int64(d/large), 10) + largeName
-	if rest := d % large / small; rest > 0 {
-		text += strconv.FormatInt(int64(rest), 10) + smallName
-	}
-	return text
-}
-
-// spanOf is span for a number of seconds.
-func spanOf(seconds float64) string { return span(time.Duration(seconds * float64(time.Second))) }
+// spanOf is api.Span for a number of seconds.
+func spanOf(seconds float64) string { return api.Span(time.Duration(seconds * float64(time.Second))) }
 
 // spanValue is a flag that takes a duration with days and weeks in it.
 type spanValue struct{ duration time.Duration }
@@ -50,7 +26,7 @@ func (s *spanValue) String() string {
 	if s.duration == 0 {
 		return ""
 	}
-	return span(s.duration)
+	return api.Span(s.duration)
 }
 
 // Type implements pflag.Value.

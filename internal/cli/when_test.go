@@ -3,19 +3,9 @@ package cli
 import (
 	"testing"
 	"time"
-)
 
-func TestSpan(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 59*time.Second + 900*time.Millisecond: "59s", time.Minute: "1m",
-		90 * time.Second: "1m30s", time.Hour: "1h", time.Hour + 59*time.Second: "1h", 90 * time.Minute: "1h30m",
-		day: "1d", 3*day + 4*time.Hour + 59*time.Minute: "3d4h", 400 * day: "400d",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("%s: %s, want %s", time.Duration(d), got, want)
-		}
-	}
-}
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+)
 
 func TestParseSpan(t *testing.T) {
 	for text, want := range map[string]time.Duration{
@@ -38,8 +28,8 @@ func TestParseSpan(t *testing.T) {
 
 func TestParseSpanReadsSpan(t *testing.T) {
 	for _, d := range []time.Duration{time.Second, 59 * time.Second, 61 * time.Second, 2 * time.Hour, 25 * time.Hour, 30 * day} {
-		if got, err := parseSpan(span(d)); err != nil || got != d {
-			t.Errorf("%s reads back as %s, %v", span(d), got, err)
+		if got, err := parseSpan(api.Span(d)); err != nil || got != d {
+			t.Errorf("%s reads back as %s, %v", api.Span(d), got, err)
 		}
 	}
 }

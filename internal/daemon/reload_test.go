@@ -67,6 +67,9 @@ listen = ["127.0.0.1:1"]
 	s.hangUp()
 	s.untilLog(1, "backends are no longer balanced")
 	s.untilLog(1, "orders_kept_for=other")
+	if left := s.status().Unconfigured; len(left) != 1 || left[0].Backend != "other" || left[0].Control.Freeze == nil {
+		t.Errorf("the status does not tell of the freeze: %+v", left)
+	}
 	s.order("unfreeze", api.Order{Backend: "other"})
 	s.until("ingest goes on", func() bool { return s.weight("ingest/s3") == 256 })
 	if w := s.weight("other/s1"); w != 128 {

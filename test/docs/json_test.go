@@ -131,7 +131,7 @@ func jsonSections(t *testing.T) map[string]fields {
 // jsonWords are words in backquotes that are no fields of their section: values, and
 // fields of another section that is named there.
 var jsonWords = map[string][]string{
-	"`plan [BACKEND] --json`": {"live", "observe", "write", "keep", "hold", "run", "balance", "sessions", "little", "ready", "drain", "maint", "running",
+	"`plan [BACKEND] --json`": {"plan", "live", "observe", "write", "keep", "hold", "run", "balance", "sessions", "little", "ready", "drain", "maint", "running",
 		"starting", "stopping", "stopped"},
 	"`check --json` and `check --live --json`":                   {"ok", "warn", "fail"},
 	"`status [BACKEND] --json`":                                  {"graphite", "socket", "frozen", "plan", "reasons", "mode", "weight"},
