@@ -62,8 +62,8 @@ type Options struct {
 // renderLimit bounds a render whose client has lost its own deadline.
 const renderLimit = 30 * time.Second
 
-// namesGrace is how long the first render with {server} waits for planes that
-// have not answered yet while others have.
+// namesGrace is how long the first render waits, when it needs the servers'
+// names, for planes that have not answered yet while others have.
 const namesGrace = time.Second
 
 // Balancer is one backend's loop.
@@ -159,13 +159,21 @@ func (b *Balancer) renderLoop(ctx context.Context) error {
 		case <-b.wake:
 		}
 	}
-	b.awaitNames(ctx)
+	awaited := hasServerField(&b.options.Backend)
+	if awaited {
+		b.awaitNames(ctx)
+	}
 	for ctx.Err() == nil {
 		start := b.options.Now()
 		b.beat.now(start)
 		picture := b.look(ctx, b.planes)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if !awaited && picture.left > 0 && len(picture.servers) == 0 {
+			awaited = true // Graphite was faster than HAProxy: ask again, knowing what to keep
+			b.awaitNames(ctx)
+			continue
 		}
 		for _, p := range b.planes {
 			p.offer(picture)
@@ -200,12 +208,9 @@ func (b *Balancer) rest(ctx context.Context, start time.Time) {
 	}
 }
 
-// awaitNames waits, when the target has {server} in it, for the planes' first
-// read of HAProxy; one that hangs is waited for no longer than namesGrace.
+// awaitNames waits for the planes' first read of HAProxy; one that hangs is
+// waited for no longer than namesGrace.
 func (b *Balancer) awaitNames(ctx context.Context) {
-	if !hasServerField(&b.options.Backend) {
-		return
-	}
 	timer := time.NewTimer(namesGrace)
 	defer timer.Stop()
 	for _, p := range b.planes {
@@ -225,14 +230,15 @@ func (b *Balancer) look(ctx context.Context, planes []*plane) (p *picture) {
 	defer func() {
 		if r := recover(); r != nil {
 			err := tellPanic(b.faults, b.log, r)
-			p = newPicture(nil, err, b.options.Now(), &b.options.Backend)
+			p = newPicture(nil, err, b.options.Now(), &b.options.Backend, nil)
 		}
 	}()
 	limit := max(renderLimit, b.options.Backend.Interval)
 	ctxRender, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := render(ctxRender, b.options.Renderer, &b.options.Backend, namesOf(planes))
-	p = newPicture(answer, err, b.options.Now(), &b.options.Backend)
+	defer answer.Release()
+	p = newPicture(answer, err, b.options.Now(), &b.options.Backend, namesOf(planes))
 	if ctx.Err() == nil {
 		b.tellPicture(p)
 	}
@@ -290,9 +296,7 @@ func (b *Balancer) tellPresence() {
 // that could be made are returned beside it.
 func (b *Balancer) Plan(ctx context.Context) ([]*Table, error) {
 	planes := b.newPlanes(false)
-	if hasServerField(&b.options.Backend) {
-		each(planes, func(_ int, p *plane) { p.contact(ctx) })
-	}
+	each(planes, func(_ int, p *plane) { p.contact(ctx) })
 	picture := b.look(ctx, planes)
 	errs := make([]error, len(planes))
 	each(planes, func(i int, p *plane) { errs[i] = p.pass(ctx, picture) })

@@ -40,7 +40,9 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	renderer, err := graphite.NewClient(c.Graphite)
+	asked := c.Graphite
+	asked.Room = graphite.NewRoom() // a fleet ends before the next one runs: each may have its own
+	renderer, err := graphite.NewClient(asked)
 	if err != nil {
 		return nil, fmt.Errorf("graphite: %w", err)
 	}

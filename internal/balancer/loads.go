@@ -96,7 +96,7 @@ type load struct {
 	server string          // empty: the name gives no server
 	metric string          // empty: it is the load itself; see metricField
 	sample graphite.Sample // meaningless when err is set
-	newest *graphite.Point // newest point that has a number; nil when none has
+	newest *graphite.Point // newest point that has a number, a copy; nil when none has
 	age    time.Duration   // of newest
 	err    error           // why the sample may not be used
 }
@@ -144,7 +144,8 @@ func readLoad(s *graphite.Series, now time.Time, b *config.Backend) load {
 	}
 	for i := len(s.Points) - 1; i >= 0; i-- {
 		if !math.IsNaN(s.Points[i].Value) && !math.IsInf(s.Points[i].Value, 0) {
-			l.newest = &s.Points[i]
+			newest := s.Points[i] // a pointer into Points would keep them all
+			l.newest = &newest
 			l.age = now.Sub(time.Unix(l.newest.Unix, 0))
 			break
 		}
@@ -190,69 +191,4 @@ func (l *load) row(backend string) LoadRow {
 		row.Value, row.Timestamp, row.AgeSeconds = &l.newest.Value, &l.newest.Unix, &age
 	}
 	return row
-}
-
-// picture is what one render told of a backend, for all its planes. It is
-// immutable, so the planes share it.
-type picture struct {
-	received time.Time     // our clock
-	skew     time.Duration // our clock minus Graphite's
-	err      error         // why there is no answer at all; then loads is empty
-	loads    map[string]load
-	metrics  map[string][]load // by server; further values for a script
-	nameless []string          // series that name no server
-}
-
-func newPicture(answer *graphite.Answer, err error, received time.Time, b *config.Backend) *picture {
-	p := &picture{received: received, err: err}
-	if err != nil {
-		return p
-	}
-	p.skew = answer.ClockSkew
-	p.loads = make(map[string]load, len(answer.Series))
-	for _, l := range readLoads(answer, b) {
-		switch {
-		case l.server == "":
-			p.nameless = append(p.nameless, l.series)
-		case l.metric != "":
-			if p.metrics == nil {
-				p.metrics = make(map[string][]load)
-			}
-			p.metrics[l.server] = append(p.metrics[l.server], l)
-		default:
-			p.loads[l.server] = l
-		}
-	}
-	if len(answer.Series) == 0 {
-		p.err = errors.New("Graphite answered with no series at all: the target matches nothing, has a mistake in it, or the storage behind Graphite is down")
-	}
-	return p
-}
-
-// metricsOf gives the further values of a server that are not older than
-// oldest, waited after the answer; nil when there are none.
-func (p *picture) metricsOf(server string, waited, oldest time.Duration) map[string]float64 {
-	var values map[string]float64
-	for _, l := range p.metrics[server] {
-		if l.err != nil || l.sample.Age+waited > oldest {
-			continue
-		}
-		if values == nil {
-			values = make(map[string]float64)
-		}
-		values[l.metric] = l.sample.Value
-	}
-	return values
-}
-
-// of gives the load of one server; its err is set when there is none to use.
-func (p *picture) of(server string) load {
-	if p.err != nil {
-		return load{server: server, err: p.err}
-	}
-	l, ok := p.loads[server]
-	if !ok {
-		return load{server: server, err: errNoSeries}
-	}
-	return l
 }

@@ -158,7 +158,7 @@ func (p *plane) tellNobodys(state *haproxy.State, picture *picture) {
 	}
 	began, ended := p.news.nobodys.turn(nobodys)
 	if len(began)+len(ended) > 0 {
-		p.log.Info("series that are for no server of HAProxy", "count", len(nobodys), "new", cut(began), "gone", cut(ended),
+		p.log.Info("series that are for no server of HAProxy", "count", len(nobodys)+picture.left, "new", cut(began), "gone", cut(ended),
 			"do", "if one of them should be a server's, see server_regexp and the names in haproxy.cfg")
 	}
 }

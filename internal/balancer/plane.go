@@ -156,12 +156,12 @@ func (p *plane) contact(ctx context.Context) {
 		p.publishUnread(p.last, err)
 	case !first:
 		p.publishState(state)
-	case p.last != nil && p.now().Sub(p.last.received) < p.backend.Interval:
+	case p.last != nil && p.last.left == 0 && p.now().Sub(p.last.received) < p.backend.Interval:
 		_ = p.pass(ctx, p.last) // told by p.faults
 	default:
 		p.publishState(state)
-		if hasServerField(p.backend) {
-			p.wake()
+		if hasServerField(p.backend) || p.last != nil && p.last.left > 0 {
+			p.wake() // what was kept without these servers' names is of little use to them
 		}
 	}
 }
