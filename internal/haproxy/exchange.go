@@ -35,24 +35,52 @@ func (c *Client) framed(commands []string) bool {
 // exchange sends one line on a connection of its own and hands the answer,
 // up to its end or the limit, to read. The time limit starts once there is a
 // free slot; the wait for one ends with ctx.
-func (c *Client) exchange(ctx context.Context, op string, commands []string, read func(io.Reader) error) (err error) {
-	whole := false // the answer is, whatever it says
+func (c *Client) exchange(ctx context.Context, op string, commands []string, read func(io.Reader) error) error {
+	return c.inSlot(ctx, op, commands, func(c *Client, _ bool) error {
+		return c.converse(ctx, op, commands, read)
+	})
+}
+
+// observe tells Options.Observe how an exchange went.
+func (c *Client) observe(op string, start time.Time, err error) {
 	if c.options.Observe != nil {
-		start := time.Now()
-		defer func() {
-			observed := err
-			if whole {
-				observed = nil
-			}
-			c.options.Observe(commandOf(op), observed, time.Since(start))
-		}()
+		c.options.Observe(commandOf(op), err, time.Since(start))
 	}
+}
+
+// inSlot calls f as soon as there is a free slot, with a client to which that
+// slot belongs. waited tells whether there was none at first.
+func (c *Client) inSlot(ctx context.Context, op string, commands []string, f func(in *Client, waited bool) error) error {
+	if c.slots == nil { // it belongs to us
+		return f(c, false)
+	}
+	start, waited := time.Now(), false
 	select {
 	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return c.wrap(op, commands, fmt.Errorf("given up while waiting for a free connection: %w", context.Cause(ctx)))
+	default:
+		waited = true
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			err := c.wrap(op, commands, fmt.Errorf("given up while waiting for a free connection: %w", context.Cause(ctx)))
+			c.observe(op, start, err)
+			return err
+		}
 	}
+	defer func() { <-c.slots }()
+	return f(&Client{address: c.address, options: c.options}, waited)
+}
+
+// converse is an exchange within a slot.
+func (c *Client) converse(ctx context.Context, op string, commands []string, read func(io.Reader) error) (err error) {
+	start, whole := time.Now(), false // the answer is, whatever it says
+	defer func() {
+		observed := err
+		if whole {
+			observed = nil
+		}
+		c.observe(op, start, observed)
+	}()
 	limited, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	explain := func(err error) error { return explainIO(ctx, c.options.Timeout, err) }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -242,7 +243,7 @@ func TestReloadBetweenLines(t *testing.T) {
 	f := newFakeServer(t)
 	n := 0
 	f.conn = func(c net.Conn, line string) {
-		if n++; n == 2 { // a reload: weights back, another process
+		if n++; n == 3 { // a reload: weights back, another process
 			f.mu.Lock()
 			f.backends = sceneBackends()
 			f.info.Worker = Worker{PID: 4712, StartTime: 1795981700}
@@ -276,29 +277,29 @@ func (f *fakeServer) fiveServers() []*Server {
 // of it.
 func TestTakenOutBetweenLines(t *testing.T) {
 	for name, test := range map[string]struct {
-		meanwhile func(f *fakeServer, s []*Server) // before line 2
+		meanwhile func(f *fakeServer, s []*Server) // before the second line of weights
 		want      map[string]int
 		lines     int
 	}{
 		"by hand": {
 			func(_ *fakeServer, s []*Server) { s[2].Weight, s[3].Admin, s[4].Admin = 0, ForcedDrain, ForcedMaint },
-			map[string]int{"s1": 5, "s2": 6, "s3": 0, "s4": 100, "s5": 100}, 2,
+			map[string]int{"s1": 5, "s2": 6, "s3": 0, "s4": 100, "s5": 100}, 3,
 		},
-		// Line 2 is what finds the new worker out, so s2 has its weight.
+		// That line is what finds the new worker out, so s2 has its weight.
 		"by a reload": {
 			func(f *fakeServer, _ []*Server) {
 				s := f.fiveServers()
 				s[2].Weight, s[3].Admin, s[4].Admin = 0, ForcedDrain, ForcedMaint
 				f.info.Worker = Worker{PID: 4712, StartTime: 1795981700}
 			},
-			map[string]int{"s1": 5, "s2": 6, "s3": 0, "s4": 100, "s5": 100}, 5,
+			map[string]int{"s1": 5, "s2": 6, "s3": 0, "s4": 100, "s5": 100}, 6,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeServer(t)
 			servers, n := f.fiveServers(), 0
 			f.conn = func(c net.Conn, line string) {
-				if n++; n == 2 {
+				if n++; n == 3 {
 					f.mu.Lock()
 					test.meanwhile(f, servers)
 					f.mu.Unlock()
@@ -322,12 +323,49 @@ func TestTakenOutBetweenLines(t *testing.T) {
 	}
 }
 
+// TestTakenOutWhileALineWaits has the wait for a free connection between two
+// lines last for as long as an operator needs.
+func TestTakenOutWhileALineWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{t: t, backends: sceneBackends(), info: Info{Worker: Worker{PID: 4711, StartTime: 1795981600}, Version: "2.6.12"}}
+		servers := f.fiveServers()
+		var c *Client
+		c = NewClient(Address{}, Options{MaxConnections: 1, Dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				defer there.Close()
+				line, _ := bufio.NewReader(there).ReadString('\n')
+				if strings.Contains(line, "rr/s1 weight") {
+					go func() {
+						c.slots <- struct{}{} // before the next line, which waits in this queue as well
+						f.mu.Lock()
+						servers[1].Weight = 0
+						f.mu.Unlock()
+						<-c.slots
+					}()
+					synctest.Wait()
+				}
+				io.WriteString(there, f.reply(line))
+			}()
+			return here, nil
+		}})
+		out, err := c.SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}, {"s3", 7}}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"s1": 5, "s2": 0, "s3": 7, "s4": 100, "s5": 100}
+		if diff := cmp.Diff(want, weights(out.After)); diff != "" || !errors.Is(out.Failed["s2"], ErrTakenOut) || out.Applied != 2 {
+			t.Errorf("%+v (-want +got):\n%s", out, diff)
+		}
+	})
+}
+
 // TestFailureBetweenLines: what went through is told along with the error.
 func TestFailureBetweenLines(t *testing.T) {
 	f := newFakeServer(t)
 	n := 0
 	f.conn = func(c net.Conn, line string) {
-		if n++; n == 1 {
+		if n++; n <= 2 {
 			io.WriteString(c, f.reply(line))
 		}
 	}
@@ -342,11 +380,14 @@ func TestFailureBetweenLines(t *testing.T) {
 func TestSecondWriter(t *testing.T) {
 	f := newFakeServer(t)
 	f.conn = func(c net.Conn, line string) {
-		f.reply(line)
-		f.mu.Lock()
-		f.backend("rr").servers[0].Weight = 99
-		f.mu.Unlock()
-		io.WriteString(c, f.reply("show info\n")+"\n\n"+f.reply("show servers state rr\n"))
+		reply := f.reply(line)
+		if strings.Contains(line, "weight") {
+			f.mu.Lock()
+			f.backend("rr").servers[0].Weight = 99
+			f.mu.Unlock()
+			reply = f.reply("show info\n") + "\n\n" + f.reply("show servers state rr\n")
+		}
+		io.WriteString(c, reply)
 	}
 	out := mustSet(t, NewClient(f.address(), Options{}), "rr", Change{"s1", 5}, Change{"s2", 6})
 	if out.Applied != 1 || !errors.Is(out.Failed["s1"], ErrNotKept) || !strings.Contains(out.Failed["s1"].Error(), "set to 5 and is 99") {
@@ -356,8 +397,12 @@ func TestSecondWriter(t *testing.T) {
 
 func TestMismatchedAnswers(t *testing.T) {
 	f := newFakeServer(t)
-	f.conn = func(c net.Conn, line string) { // one answer is missing
-		io.WriteString(c, f.reply("show info\n")+"\n"+f.reply("show servers state rr\n"))
+	f.conn = func(c net.Conn, line string) {
+		reply := f.reply(line)
+		if strings.Contains(line, "weight") { // one answer is missing
+			reply = f.reply("show info\n") + "\n" + f.reply("show servers state rr\n")
+		}
+		io.WriteString(c, reply)
 	}
 	out, err := NewClient(f.address(), Options{}).SetWeights(t.Context(), "rr", []Change{{"s1", 5}, {"s2", 6}}, 0)
 	if out != nil || !errors.Is(err, ErrMismatch) {
@@ -386,21 +431,21 @@ func TestServersChangeWhileRead(t *testing.T) {
 func TestDialErrors(t *testing.T) {
 	unix, tcp, master := Address{kindUnix, "/run/s"}, Address{kindTCP, "127.0.0.1:9"}, Address{kindMaster, "/run/m"}
 	for _, tt := range []struct {
-		address Address
-		errno   error
-		want    string
+		address     Address
+		errno       error
+		want, cause string
 	}{
-		{unix, syscall.EAGAIN, "all slots of HAProxy's socket are busy"},
-		{unix, syscall.EACCES, "`group` that our user is in"},
-		{unix, syscall.EPERM, "`group` that our user is in"},
-		{unix, syscall.ENOENT, "no `stats socket /run/s level admin`"},
-		{master, syscall.ENOENT, "-S /run/m"},
-		{unix, syscall.ECONNREFUSED, "nothing listens on it"},
-		{tcp, syscall.ECONNREFUSED, "stats socket ipv4@127.0.0.1:9"},
-		{Address{kindABNS, "x"}, syscall.ECONNREFUSED, "stats socket abns@x"},
-		{unix, syscall.ENOTSOCK, "not a socket"},
-		{unix, context.DeadlineExceeded, ErrTimeout.Error()},
-		{unix, errors.New("boing"), "boing"},
+		{unix, syscall.EAGAIN, "all slots of HAProxy's socket are busy", "all slots of HAProxy's socket are busy (`stats maxconn`, 10 by default): resource temporarily unavailable"},
+		{unix, syscall.EACCES, "`group` that our user is in", "our user may not open it: permission denied"},
+		{unix, syscall.EPERM, "`group` that our user is in", "our user may not open it: operation not permitted"},
+		{unix, syscall.ENOENT, "no `stats socket /run/s level admin`", "there is no such file: no such file or directory"},
+		{master, syscall.ENOENT, "-S /run/m", "there is no such file: no such file or directory"},
+		{unix, syscall.ECONNREFUSED, "nothing listens on it", "the file is there but nothing listens on it: connection refused"},
+		{tcp, syscall.ECONNREFUSED, "stats socket ipv4@127.0.0.1:9", "nothing listens there: connection refused"},
+		{Address{kindABNS, "x"}, syscall.ECONNREFUSED, "stats socket abns@x", "nothing listens there: connection refused"},
+		{unix, syscall.ENOTSOCK, "not a socket", "the file is not a socket: socket operation on non-socket"},
+		{unix, context.DeadlineExceeded, ErrTimeout.Error(), "no full answer in time"},
+		{unix, errors.New("boing"), "boing", "dial unix: connect: boing"},
 	} {
 		c := NewClient(tt.address, Options{Dial: func(context.Context) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", tt.errno)}
@@ -412,6 +457,9 @@ func TestDialErrors(t *testing.T) {
 		var op *OpError
 		if !errors.As(err, &op) || tt.errno != context.DeadlineExceeded && !errors.Is(err, tt.errno) {
 			t.Errorf("%v is not inside %v", tt.errno, err)
+		}
+		if cause := Cause(err); cause.Error() != tt.cause {
+			t.Errorf("%v: cause %q, want %q", tt.errno, cause, tt.cause)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type Options struct {
 	MaxConnections int                                         // open at once; 0 means 2, HAProxy's own limit is 10 for all users of its sockets
 	ReplyLimit     int64                                       // bytes of one reply; 0 means 32 MiB
 	// Observe is told of each exchange, for metrics: from many goroutines at once.
+	// took does not count the wait for one of MaxConnections, unless that was all.
 	// command is one of the values of Commands. nil means nobody.
 	Observe func(command string, err error, took time.Duration)
 }
@@ -71,7 +72,7 @@ const (
 type Client struct {
 	address Address
 	options Options
-	slots   chan struct{}
+	slots   chan struct{} // nil: the caller has taken one for us
 }
 
 // NewClient returns a client. It opens no connection.

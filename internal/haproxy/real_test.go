@@ -266,11 +266,15 @@ func TestDynamicServers(t *testing.T) {
 		if srv, ok := s.Server("new"); !ok || srv.Weight != 30 || srv.Admin.Word() != "maint" {
 			t.Errorf("added server %+v", srv)
 		}
-		if out := mustSet(t, c, "rr", Change{"new", 60}, Change{"s1", 50}); out.Applied != 2 {
+		if out := mustSet(t, c, "rr", Change{"new", 60}, Change{"s1", 50}); out.Applied != 1 || !errors.Is(out.Failed["new"], ErrTakenOut) {
 			t.Errorf("outcome %+v", out)
 		}
-		command(t, p, "del server rr/new")
-		out := mustSet(t, c, "rr", Change{"new", 61}, Change{"s1", 51})
+		command(t, p, "set server rr/new state ready")
+		if out := mustSet(t, c, "rr", Change{"new", 60}, Change{"s1", 51}); out.Applied != 2 {
+			t.Errorf("outcome %+v", out)
+		}
+		command(t, p, "set server rr/new state maint;del server rr/new")
+		out := mustSet(t, c, "rr", Change{"new", 61}, Change{"s1", 52})
 		if out.Applied != 1 || !errors.Is(out.Failed["new"], ErrNoServer) {
 			t.Errorf("outcome %+v", out)
 		}

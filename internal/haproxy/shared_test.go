@@ -96,7 +96,7 @@ func TestInfoAndBackends(t *testing.T) {
 
 func TestSetWeights(t *testing.T) {
 	onBoth(t, func(t *testing.T, tt *target) {
-		// A server in maint and one at weight 0 take weights like any other.
+		tt.run("set server rr/s3 state ready;set server rr/s4 weight 1\n")
 		out := mustSet(t, tt.Client, "rr", Change{"s3", 1}, Change{"s1", 256}, Change{"s4", 77})
 		if out.Applied != 3 || out.Failed != nil || out.Info.Worker.PID == 0 {
 			t.Errorf("outcome %+v", out)
@@ -105,8 +105,8 @@ func TestSetWeights(t *testing.T) {
 		if diff := cmp.Diff(want, weights(out.After)); diff != "" {
 			t.Errorf("read back (-want +got):\n%s", diff)
 		}
-		if n := tt.dials.Load(); n != 1 {
-			t.Errorf("%d connections, want 1", n)
+		if n := tt.dials.Load(); n != 2 {
+			t.Errorf("%d connections, want 2", n)
 		}
 		state := mustState(t, tt.Client, "rr")
 		if diff := cmp.Diff(want, weights(state)); diff != "" {
@@ -128,6 +128,26 @@ func TestSetWeights(t *testing.T) {
 	})
 }
 
+// TestTakenOutBeforeTheFirstLine: what the caller has read may be seconds old.
+func TestTakenOutBeforeTheFirstLine(t *testing.T) {
+	onBoth(t, func(t *testing.T, tt *target) {
+		tt.run("set server rr/s1 weight 0;set server rr/s2 state drain\n") // s3 is in maint and s4 at weight 0 by configuration
+		out := mustSet(t, tt.Client, "rr", Change{"s1", 7}, Change{"s2", 7}, Change{"s3", 7}, Change{"s4", 7})
+		if diff := cmp.Diff(map[string]int{"s1": 0, "s2": 50, "s3": 50, "s4": 0}, weights(out.After)); diff != "" || out.Applied != 0 {
+			t.Errorf("outcome %+v (-want +got):\n%s", out, diff)
+		}
+		for _, name := range []string{"s1", "s2", "s3", "s4"} {
+			if !errors.Is(out.Failed[name], ErrTakenOut) {
+				t.Errorf("%s: %v", name, out.Failed[name])
+			}
+		}
+		tt.run("set server rr/s2 state ready\n")
+		if out := mustSet(t, tt.Client, "rr", Change{"s1", 7}, Change{"s2", 8}); out.Applied != 1 || weights(out.After)["s2"] != 8 {
+			t.Errorf("outcome %+v", out)
+		}
+	})
+}
+
 func TestSetWeightsPerLine(t *testing.T) {
 	onBoth(t, func(t *testing.T, tt *target) {
 		tt.run("set server rr/s3 state ready;set server rr/s4 weight 1\n") // or the second line leaves them alone
@@ -142,8 +162,8 @@ func TestSetWeightsPerLine(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"s1": 10, "s2": 20, "s3": 30, "s4": 40}, weights(out.After)); diff != "" {
 			t.Errorf("read back (-want +got):\n%s", diff)
 		}
-		if n := tt.dials.Load(); n != 3 {
-			t.Errorf("%d connections for 5 changes at 2 a line, want 3", n)
+		if n := tt.dials.Load(); n != 4 {
+			t.Errorf("%d connections for 5 changes at 2 a line, want 4", n)
 		}
 	})
 }
@@ -252,6 +272,7 @@ func TestLinesInOneConnectionEach(t *testing.T) {
 	mustSet(t, c, "rr", Change{"s1", 3}, Change{"s2", 4})
 	want := []string{
 		"show info;show servers state rr;show stat rr 6 -1\n",
+		"show info;show servers state rr\n",
 		"show info;set server rr/s1 weight 3;set server rr/s2 weight 4;show servers state rr\n",
 	}
 	if got := f.received(); !slices.Equal(got, want) {

@@ -25,32 +25,30 @@ type Outcome struct {
 //
 // What HAProxy refuses for single servers (ErrNoServer, ErrStaticAlgorithm,
 // and ErrNotKept when the weight read back is another) is in Outcome.Failed,
-// with a nil error; so is ErrTakenOut, for servers that an operator took out
-// before their line was sent: a batch of many lines takes seconds, and its
-// weights would put them back. An error means that the batch did not go through: bad
-// arguments, nothing is sent then; ErrPermission, ErrNoBackend, ErrDisabled,
-// ErrStopping, ErrMismatch, or the connection failed. When some lines went
-// through before it, the Outcome of those comes with the error; else it is nil.
+// with a nil error. So is ErrTakenOut, for servers that are at weight 0, in
+// drain or in maintenance: they are left alone. The backend is read for that
+// right before the first line; each line reads it for the next; and it is read
+// once more when a line had to wait for one of Options.MaxConnections. A weight
+// of 0 that an operator sets between such a read and the line after it, which
+// is a millisecond or two, is still undone: HAProxy can't set a weight on a
+// condition. Drain and maintenance stay, whatever the weight.
+//
+// An error means that the batch did not go through: bad arguments, nothing is
+// sent then; ErrPermission, ErrNoBackend, ErrDisabled, ErrStopping,
+// ErrMismatch, or the connection failed. When some lines went through before
+// it, the Outcome of those comes with the error; else it is nil.
 //
 // When an old worker answers, or a reload comes between two lines, the whole
-// batch is sent again on new connections, once the new worker has been asked
-// which servers its configuration takes out.
+// batch is sent again on new connections, the read before it included.
 func (c *Client) SetWeights(ctx context.Context, backend string, changes []Change, perLine int) (*Outcome, error) {
-	const op = opWeights
 	if err := checkChanges(backend, changes); err != nil {
-		return nil, c.wrap(op, nil, err)
+		return nil, c.wrap(opWeights, nil, err)
 	}
 	var out *Outcome
-	var now *State // of the worker that is there now, when it is not the first one asked
 	err := c.again(ctx, func() (bool, error) {
+		b := batch{c: c, backend: backend, perLine: perLine, left: changes}
 		var err error
-		out, err = c.setOnce(ctx, op, backend, changes, perLine, now)
-		if is(err, ErrStopping) {
-			var unread error
-			if now, unread = c.stateOnce(ctx, op, stateCommands(backend), backend); unread != nil {
-				err = unread
-			}
-		}
+		out, err = b.send(ctx)
 		return is(err, ErrStopping, ErrDisabled), err
 	})
 	return out, err
@@ -76,70 +74,117 @@ func checkChanges(backend string, changes []Change) error {
 	return nil
 }
 
-// setOnce sends the batch line by line. now is what is known of the servers; nil
-// when nothing is.
-func (c *Client) setOnce(ctx context.Context, op, backend string, changes []Change, perLine int, now *State) (*Outcome, error) {
-	out := &Outcome{}
-	var sent []Change
-	for left := changes; out.After == nil || len(left) > 0; {
-		if now != nil {
-			if left = out.leaveOut(c, op, backend, left, now); len(left) == 0 && out.After != nil {
-				break
-			}
-		}
-		commands, n := c.setLine(backend, left, perLine)
-		a, err := c.setOneLine(ctx, op, backend, commands, n)
-		if err == nil && out.After != nil && a.info.Worker != out.Info.Worker {
-			err = c.wrap(op, commands, ErrStopping)
-		}
-		switch {
-		case err != nil && (out.After == nil || is(err, ErrStopping)):
-			return nil, err // earlier lines, if any, went to a worker that is not there any more
-		case err != nil:
-			out.verify(c, op, backend, sent)
-			return out, err
-		}
-		out.Info, out.After, now = a.info, a.state, a.state
-		for i, answer := range a.answers {
-			if answer != nil {
-				out.fail(left[i].Server, c.wrap(op, commands[1+i:2+i], answer))
-			}
-		}
-		sent, left = append(sent, left[:n]...), left[n:]
-	}
-	out.verify(c, op, backend, sent)
-	return out, nil
+// batch is a batch of changes on its way, to one worker.
+type batch struct {
+	c       *Client
+	backend string
+	perLine int
+	left    []Change // not yet sent
+	sent    []Change
+	out     Outcome // After is what is known of the servers; nil when nothing is
 }
 
-// leaveOut returns the changes without those of servers that are taken out.
-func (o *Outcome) leaveOut(c *Client, op, backend string, changes []Change, now *State) []Change {
-	out := make(map[string]bool)
-	for i := range now.Servers {
-		if s := &now.Servers[i]; s.Draining() || s.Admin.Maint() {
-			out[s.Name] = true
+// send sends the batch line by line.
+func (b *batch) send(ctx context.Context) (*Outcome, error) {
+	for b.out.After == nil || len(b.left) > 0 {
+		commands := []string{"show info", "show servers state " + b.backend}
+		err := b.c.inSlot(ctx, opWeights, commands, func(c *Client, waited bool) error {
+			if waited || b.out.After == nil {
+				if err := b.exchange(ctx, c, commands, nil); err != nil {
+					return err
+				}
+			}
+			b.leaveOut()
+			if len(b.left) == 0 {
+				return nil
+			}
+			commands, n := c.setLine(b.backend, b.left, b.perLine)
+			return b.exchange(ctx, c, commands, b.left[:n])
+		})
+		switch {
+		case err != nil && (len(b.sent) == 0 || is(err, ErrStopping)):
+			return nil, err // earlier lines, if any, went to a worker that is not there any more
+		case err != nil:
+			b.verify()
+			return &b.out, err
 		}
 	}
-	if len(out) == 0 {
-		return changes
+	b.verify()
+	return &b.out, nil
+}
+
+// exchange sends one line with these changes, which are the next of the batch.
+func (b *batch) exchange(ctx context.Context, c *Client, commands []string, changes []Change) error {
+	var a *weightAnswers
+	err := c.ask(ctx, opWeights, commands, func(reply string) (err error) {
+		a, err = parseWeights(reply, b.backend, len(changes), c.framed(commands))
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case b.out.After != nil && a.info.Worker != b.out.Info.Worker:
+		return c.wrap(opWeights, commands, ErrStopping)
 	}
-	left := make([]Change, 0, len(changes))
-	for _, ch := range changes {
-		if out[ch.Server] {
-			o.fail(ch.Server, c.wrap(op, []string{setCommand(backend, ch)}, ErrTakenOut))
+	b.out.Info, b.out.After = a.info, a.state
+	for i, answer := range a.answers {
+		if answer != nil {
+			b.fail(changes[i], answer)
+		}
+	}
+	b.sent, b.left = append(b.sent, changes...), b.left[len(changes):]
+	return nil
+}
+
+// leaveOut takes servers that are taken out from what is left of the batch.
+func (b *batch) leaveOut() {
+	taken := make(map[string]bool)
+	for i := range b.out.After.Servers {
+		if s := &b.out.After.Servers[i]; s.Draining() || s.Admin.Maint() {
+			taken[s.Name] = true
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	left := make([]Change, 0, len(b.left))
+	for _, ch := range b.left {
+		if taken[ch.Server] {
+			b.fail(ch, ErrTakenOut)
 			continue
 		}
 		left = append(left, ch)
 	}
-	return left
+	b.left = left
 }
 
-func (c *Client) setOneLine(ctx context.Context, op, backend string, commands []string, n int) (*weightAnswers, error) {
-	var a *weightAnswers
-	err := c.ask(ctx, op, commands, func(reply string) (err error) {
-		a, err = parseWeights(reply, backend, n, c.framed(commands))
-		return err
-	})
-	return a, err
+func (b *batch) fail(ch Change, err error) {
+	if b.out.Failed == nil {
+		b.out.Failed = make(map[string]error)
+	}
+	b.out.Failed[ch.Server] = b.c.wrap(opWeights, []string{setCommand(b.backend, ch)}, err)
+}
+
+// verify compares what was set with what was read back and counts.
+func (b *batch) verify() {
+	inForce := make(map[string]int, len(b.out.After.Servers))
+	for _, s := range b.out.After.Servers {
+		inForce[s.Name] = s.Weight
+	}
+	for _, ch := range b.sent {
+		if b.out.Failed[ch.Server] != nil {
+			continue
+		}
+		weight, ok := inForce[ch.Server]
+		switch {
+		case !ok:
+			b.fail(ch, fmt.Errorf("%w: it was removed right after", ErrNoServer))
+		case weight != ch.Weight:
+			b.fail(ch, fmt.Errorf("%w: %s/%s was set to %d and is %d", ErrNotKept, b.backend, ch.Server, ch.Weight, weight))
+		default:
+			b.out.Applied++
+		}
+	}
 }
 
 // setLine makes the commands of one line and tells how many changes it takes.
@@ -161,35 +206,6 @@ func (c *Client) setLine(backend string, changes []Change, perLine int) ([]strin
 
 func setCommand(backend string, ch Change) string {
 	return "set server " + backend + "/" + ch.Server + " weight " + decimal(ch.Weight)
-}
-
-func (o *Outcome) fail(server string, err error) {
-	if o.Failed == nil {
-		o.Failed = make(map[string]error)
-	}
-	o.Failed[server] = err
-}
-
-// verify compares what was set with what was read back and counts.
-func (o *Outcome) verify(c *Client, op, backend string, changes []Change) {
-	inForce := make(map[string]int, len(o.After.Servers))
-	for _, s := range o.After.Servers {
-		inForce[s.Name] = s.Weight
-	}
-	for _, ch := range changes {
-		if o.Failed[ch.Server] != nil {
-			continue
-		}
-		weight, ok := inForce[ch.Server]
-		switch {
-		case !ok:
-			o.fail(ch.Server, c.wrap(op, []string{setCommand(backend, ch)}, fmt.Errorf("%w: it was removed right after", ErrNoServer)))
-		case weight != ch.Weight:
-			o.fail(ch.Server, c.wrap(op, []string{setCommand(backend, ch)}, fmt.Errorf("%w: %s/%s was set to %d and is %d", ErrNotKept, backend, ch.Server, ch.Weight, weight)))
-		default:
-			o.Applied++
-		}
-	}
 }
 
 // weightAnswers is the answer to one line of weights.
