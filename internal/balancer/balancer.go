@@ -373,6 +373,15 @@ func (b *Balancer) workerSeen(socket string, w haproxy.Worker) {
 	}
 }
 
+// socketBack tells the planes of a socket that it answers again. It never blocks.
+func (b *Balancer) socketBack(socket string) {
+	for _, p := range b.planes {
+		if p.socket == socket {
+			replace(p.back, struct{}{})
+		}
+	}
+}
+
 // namesOf joins the servers of all planes, in HAProxy's order.
 func namesOf(planes []*plane) []string {
 	var names []string

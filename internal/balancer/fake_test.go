@@ -295,7 +295,7 @@ func (r *rig) start() {
 		log := slog.New(slog.NewTextHandler(r.log, nil))
 		w := &watcher{
 			info: p.Info, every: time.Second, log: log, faults: newFaults(log, time.Now),
-			seen: func(w haproxy.Worker) { r.balancer.workerSeen(socket, w) },
+			seen: func(w haproxy.Worker) { r.balancer.workerSeen(socket, w) }, back: func() { r.balancer.socketBack(socket) },
 		}
 		wg.Go(func() { _ = w.run(ctx) })
 	}

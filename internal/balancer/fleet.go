@@ -76,6 +76,11 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 					b.workerSeen(socket, w)
 				}
 			},
+			back: func() {
+				for _, b := range f.balancers {
+					b.socketBack(socket)
+				}
+			},
 		})
 	}
 	return f, nil

@@ -359,3 +359,34 @@ func TestRestoreLeavesOutWhatIsOver(t *testing.T) {
 		t.Errorf("a minute later %+v", got)
 	}
 }
+
+// An order given while HAProxy hangs counts as soon as it answers again, however
+// long the interval is, and so does all that a pass finds.
+func TestOrdersCountOnceHAProxyAnswers(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"with a load to weigh by": time.Hour, "with one that is too old by then": 30 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, b := fourServers(), ingest()
+				b.Interval = interval
+				r := newRig(t, b, newGraphite(uneven()), p)
+				r.start()
+				defer r.stop()
+				time.Sleep(5 * time.Second)
+				p.do(func() { p.hung = true })
+				time.Sleep(time.Minute)
+				try(t, r.controls.Pin("ingest", "s1", Pin{Order: order(time.Hour), Weight: 7}))
+				time.Sleep(time.Minute)
+				asked := r.graphite.requestCount()
+				p.do(func() { p.hung = false })
+				time.Sleep(15 * time.Second) // what is under way may take its 10 s to time out
+				if w := p.weights()["s1"]; w != 7 || r.table(0).Unread() {
+					t.Errorf("weight %d, table %+v", w, r.table(0))
+				}
+				if n := r.graphite.requestCount() - asked; interval == time.Hour && n > 1 {
+					t.Errorf("%d renders", n)
+				}
+				r.wantLog(1, "socket answers again")
+			})
+		})
+	}
+}

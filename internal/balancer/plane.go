@@ -53,6 +53,7 @@ type plane struct {
 
 	pictures  chan *picture       // holds the newest one
 	workers   chan haproxy.Worker // holds the newest one
+	back      chan struct{}       // holds one: the socket answers again
 	contacted chan struct{}       // closed after the first try to read HAProxy
 	table     atomic.Pointer[Table]
 	sight     atomic.Pointer[sight]
@@ -78,6 +79,7 @@ func newPlane(p Plane, o *Options, log *slog.Logger, allowed bool) *plane {
 		controls: o.Controls, observer: o.Observer, watched: o.Watched && allowed,
 		pictures:  make(chan *picture, 1),
 		workers:   make(chan haproxy.Worker, 1),
+		back:      make(chan struct{}, 1),
 		contacted: make(chan struct{}),
 		faults:    newFaults(log, o.Now).at(o.Backend.Name, p.Socket),
 		lifetime:  newLifetime(p.DataPlane, &o.Backend),
@@ -138,29 +140,35 @@ func (p *plane) run(ctx context.Context) error {
 			if p.sight.Load().presence == absent {
 				p.asked = w // the next pass or the next worker may have it
 			}
+		case <-p.back:
+			if p.unread != nil {
+				p.guard(func() { p.contact(ctx) })
+			}
 		case dump := <-p.lifetime.dumps:
 			p.guard(func() { p.takeAges(dump) })
 		}
 	}
 }
 
-// contact reads HAProxy outside of a pass: at the start, and when another
-// worker answers. Weights that a reload has lost are put back on the way.
+// contact reads HAProxy outside of a pass: at the start, when another worker
+// answers, and when the socket answers again. Weights that a reload has lost are
+// put back on the way. The pass that could not be made, with the orders given
+// meanwhile, is made then.
 func (p *plane) contact(ctx context.Context) {
-	first := !p.memory.known
+	first, lost := !p.memory.known, p.unread != nil
 	p.order()
 	state, err := p.read(ctx)
 	switch {
 	case ctx.Err() != nil || state == nil && err == nil:
 	case err != nil:
 		p.publishUnread(p.last, err)
-	case !first:
+	case !first && !lost:
 		p.publishState(state)
 	case p.last != nil && p.last.left == 0 && p.now().Sub(p.last.received) < p.backend.Interval:
 		_ = p.pass(ctx, p.last) // told by p.faults
 	default:
 		p.publishState(state)
-		if hasServerField(p.backend) || p.last != nil && p.last.left > 0 {
+		if lost || hasServerField(p.backend) || p.last != nil && p.last.left > 0 {
 			p.wake() // what was kept without these servers' names is of little use to them
 		}
 	}
@@ -177,7 +185,7 @@ func (p *plane) pass(ctx context.Context, picture *picture) error {
 	}
 	if err != nil {
 		p.publishUnread(picture, err)
-		return fmt.Errorf("%s: %w", p.socket, err)
+		return fmt.Errorf("%s: %w", p.socket, haproxy.Cause(err))
 	}
 	if state == nil {
 		return nil
@@ -248,11 +256,15 @@ func (p *plane) tellUnread(err error) {
 	if err != nil && p.watched && socketGone(err) {
 		return
 	}
-	p.faults.set(FaultUnread, causeOf(err), wording{
+	do := "check that HAProxy runs, that the socket in haproxy.sockets is its stats socket, and that this user may open it"
+	if errors.Is(err, haproxy.ErrTimeout) {
+		do = doHung
+	}
+	p.faults.set(FaultUnread, haproxy.Cause(err), wording{
 		what:      "HAProxy can't be read",
 		over:      "HAProxy can be read again",
 		meanwhile: "weights stay as HAProxy has them; whatever reads the table, such as SPOE, gets the last one known",
-		do:        "check that HAProxy runs, that the socket in haproxy.sockets is its stats socket, and that this user may open it",
+		do:        do,
 	})
 }
 

@@ -205,7 +205,7 @@ func (p *plane) publishUnread(picture *picture, err error) {
 		*t = *old
 	}
 	t.Time = p.now()
-	t.Verdict, t.HoldCode, t.Why = weighting.Hold, HoldUnread, "HAProxy could not be read: "+causeOf(err).Error()
+	t.Verdict, t.HoldCode, t.Why = weighting.Hold, HoldUnread, "HAProxy could not be read: "+haproxy.Cause(err).Error()
 	t.Fault = p.faultText(picture)
 	t.Changes, t.Foreign = 0, 0
 	t.Mode, t.Control = string(p.mode()), p.control

@@ -3,11 +3,9 @@ package balancer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +19,7 @@ type watcher struct {
 	info   func(context.Context) (haproxy.Info, error)
 	every  time.Duration
 	seen   func(haproxy.Worker)      // never blocks
+	back   func()                    // told when the socket answers again; never blocks; nil means that nobody wants to know
 	twin   func(haproxy.Info) string // another socket of the same HAProxy; nil means that nobody looks
 	faults *faults
 	log    *slog.Logger
@@ -59,7 +58,12 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 		default:
 			rest = every
-			w.faults.end(FaultSocket)
+			if _, lost := w.faults.open[FaultSocket]; lost {
+				w.faults.end(FaultSocket)
+				if w.back != nil {
+					w.back()
+				}
+			}
 			if info.Worker != last && !info.Stopping {
 				w.log.Debug("worker", "pid", info.Worker.PID, "version", info.Version)
 				last = info.Worker
@@ -138,25 +142,8 @@ func socketGone(err error) bool {
 	return false
 }
 
-// causeOf is what is wrong with a socket, without what a fault says beside it:
-// which socket it is, and, when it gave no answer, what to do about that. nil
-// stays nil.
-func causeOf(err error) error {
-	var op *haproxy.OpError
-	var reply *haproxy.ReplyError
-	if !errors.As(err, &op) || errors.As(err, &reply) {
-		return err
-	}
-	fact, _, _ := strings.Cut(op.Err.Error(), "; ") // a fact, and advice
-	var number syscall.Errno
-	switch {
-	case errors.Is(err, haproxy.ErrTimeout):
-		return errors.New(fact)
-	case socketGone(err) && errors.As(err, &number):
-		return fmt.Errorf("%s: %s", fact, number)
-	}
-	return op.Err
-}
+// doHung is what to do about a HAProxy that gives no answer in time.
+const doHung = "see HAProxy's health: it hangs or is overloaded, or other programs hold all connection slots of its stats socket (ss -xp; stats maxconn)"
 
 func (w *watcher) tell(err error) {
 	words := wording{
@@ -167,7 +154,7 @@ func (w *watcher) tell(err error) {
 	}
 	switch {
 	case errors.Is(err, haproxy.ErrTimeout):
-		words.do = "see HAProxy's health: it hangs or is overloaded, or other programs hold all connection slots of its stats socket (ss -xp; stats maxconn)"
+		words.do = doHung
 	case errors.Is(err, syscall.ECONNREFUSED):
 		words.do = "start HAProxy; if it runs, a second one has taken its socket's path away: restart it, since with a master a reload keeps the lost socket"
 	case errors.Is(err, syscall.EAGAIN):
@@ -180,5 +167,5 @@ func (w *watcher) tell(err error) {
 		words.what, words.over = "HAProxy's socket can't be opened", "HAProxy's socket can be opened again"
 		words.do = "raise the limit of file descriptors of this process (LimitNOFILE in its systemd unit, ulimit -n)"
 	}
-	w.faults.begin(FaultSocket, causeOf(err).Error(), words)
+	w.faults.begin(FaultSocket, haproxy.Cause(err).Error(), words)
 }

@@ -253,7 +253,7 @@ func (b *initBackend) add(k *initSocket, state *haproxy.State, err error) {
 // that is beyond doubt.
 func judgeBackend(state *haproxy.State, err error) (why string, hopeless bool) {
 	if err != nil {
-		return bare(err), true
+		return haproxy.Cause(err).Error(), true
 	}
 	taking := 0
 	for _, v := range state.Servers {

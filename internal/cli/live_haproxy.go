@@ -20,7 +20,7 @@ func (s *survey) socket(ctx context.Context, a haproxy.Address) {
 	s.sockets = append(s.sockets, k)
 	info, err := k.client.Info(ctx)
 	if err != nil {
-		s.add("socket", k.name, fail, bare(err), doSocket)
+		s.add("socket", k.name, fail, haproxy.Cause(err).Error(), doSocket)
 		return
 	}
 	k.info = info
@@ -32,12 +32,12 @@ func (s *survey) socket(ctx context.Context, a haproxy.Address) {
 	r, found, do := judgeVersion(info.Version)
 	s.add("version", k.name, r, found, do)
 	if err := k.client.Probe(ctx); err != nil {
-		s.add("level", k.name, fail, bare(err), doLevel)
+		s.add("level", k.name, fail, haproxy.Cause(err).Error(), doLevel)
 	} else {
 		s.add("level", k.name, ok, "admin: weights may be set", "")
 	}
 	if k.backends, err = k.client.Backends(ctx); err != nil {
-		s.add("backends", k.name, fail, bare(err), doSocket)
+		s.add("backends", k.name, fail, haproxy.Cause(err).Error(), doSocket)
 	}
 }
 
@@ -159,7 +159,7 @@ func (s *survey) backendOn(ctx context.Context, b *config.Backend, k *socket) []
 	}
 	state, err := k.client.State(ctx, b.Name)
 	if err != nil {
-		s.add("backend", subject, fail, bare(err), doSocket)
+		s.add("backend", subject, fail, haproxy.Cause(err).Error(), doSocket)
 		return nil
 	}
 	var servers []string
@@ -243,7 +243,7 @@ func (s *survey) mapFile(ctx context.Context, k *socket, path string) {
 	}
 	m, err := k.client.Map(ctx, path)
 	if err != nil {
-		s.add("map", subject, fail, bare(err), doMap)
+		s.add("map", subject, fail, haproxy.Cause(err).Error(), doMap)
 		return
 	}
 	s.add("map", subject, ok, fmt.Sprintf("loaded by HAProxy, %d entries now", len(m.Entries)), "")

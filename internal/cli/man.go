@@ -95,7 +95,11 @@ func programPage(head manual.Head, root *cobra.Command) *manual.Page {
 	page.Text(wordsSignals)
 	page.Section("FILES")
 	for _, f := range wordsFiles {
-		page.Term([]string{f.path}, f.words)
+		words := f.words
+		if f.mode != 0 {
+			words = fmt.Sprintf("Mode %04o. %s", f.mode, words)
+		}
+		page.Term([]string{f.path}, words)
 	}
 	if root.Example != "" {
 		page.Section("EXAMPLES")

@@ -130,7 +130,7 @@ func wordsCheckTotal(oks, warns, fails int) string {
 
 // What to do, by check.
 const (
-	doSocket = `look whether HAProxy runs and this user may open the socket: "stats socket PATH mode 660 group GROUP level admin" in section global`
+	doSocket = `look whether HAProxy runs and this user may open the socket: "stats socket PATH mode 660 group GROUP level admin" in section global; if nothing listens though it runs, a second HAProxy has taken the path away: restart the first one`
 	doLevel  = `write "level admin" at the end of the line "stats socket" in section global, then reload HAProxy`
 
 	doTwin = "list each HAProxy once in haproxy.sockets: two sockets of one are taken for two HAProxys, and each finds that somebody else sets its weights"
@@ -199,16 +199,6 @@ func doPartly(backend string, m matches) string {
 		do += "; a series for no server is left out: if it should be a server's, see server_regexp and the names in haproxy.cfg"
 	}
 	return do
-}
-
-// bare is the cause of an error of HAProxy's socket, without the operation and
-// the address, which stand beside it in the table.
-func bare(err error) string {
-	var op *haproxy.OpError
-	if errors.As(err, &op) {
-		err = op.Err
-	}
-	return err.Error()
 }
 
 func wordsWorker(i haproxy.Info) string {

@@ -77,6 +77,44 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
+// Cause is err for who says beside it which socket it is about and what to do:
+// without the operation, the address and, when there was no answer, the advice.
+// nil stays nil.
+func Cause(err error) error {
+	var op *OpError
+	if !errors.As(err, &op) {
+		return err
+	}
+	var dial *dialError
+	switch {
+	case errors.As(err, &dial):
+		return errors.New(dial.cause())
+	case errors.Is(err, ErrTimeout):
+		fact, _, _ := strings.Cut(ErrTimeout.Error(), "; ")
+		return errors.New(fact)
+	}
+	return op.Err
+}
+
+// dialError is an error of connect(2) in words: what is so, and what to do.
+type dialError struct {
+	words string // the first "; " parts the two
+	err   error
+}
+
+func (e *dialError) Error() string { return e.words + ": " + e.err.Error() }
+
+func (e *dialError) Unwrap() error { return e.err }
+
+// cause is what is so, with the kernel's own word for it.
+func (e *dialError) cause() string {
+	fact, _, _ := strings.Cut(e.words, "; ")
+	if number := syscall.Errno(0); errors.As(e.err, &number) {
+		fact += ": " + number.Error()
+	}
+	return fact
+}
+
 // ReplyError is an answer of HAProxy that is a refusal, or is not understood.
 type ReplyError struct {
 	Err   error  // one of the Err variables
@@ -167,7 +205,7 @@ func classifyOr(block []string, other error) error {
 
 // explainDial puts the errors of connect(2) in words.
 func explainDial(a Address, err error) error {
-	say := func(text string) error { return fmt.Errorf("%s: %w", text, err) }
+	say := func(words string) error { return &dialError{words, err} }
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return say("HAProxy was not asked: this process has no file descriptor left; raise its limit (LimitNOFILE, ulimit -n)")
