@@ -2,10 +2,14 @@ package balancer
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,3 +96,55 @@ func (r renders) Rendered(string, error, time.Duration) { replace(r, struct{}{})
 func (r renders) Asked(string, string, error, time.Duration) {}
 
 func (r renders) Passed(*Table) {}
+
+// TestHostileGraphiteTakesLittleMemory: what 200 backends take and keep of
+// answers made to hurt is a small part of those answers.
+func TestHostileGraphiteTakesLittleMemory(t *testing.T) {
+	const size, most = 4 << 20, 192 << 20 // bytes; 200 of them decoded are 2 GB
+	const head, point, tail = `[{"target":"s1","datapoints":[[1,1]`, ",[1,1]", "]}]"
+	body := []byte(head + strings.Repeat(point, (size-len(head)-len(tail))/len(point)) + tail)
+	graphite := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // who has given up does not read it
+	}))
+	defer graphite.Close()
+	c, err := config.Parse("weighter.toml", []byte(config.Minimal), os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Graphite.URL, c.Graphite.Timeout = graphite.URL, time.Minute
+	one := c.Backends[0]
+	for len(c.Backends) < 200 {
+		c.Backends = append(c.Backends, one)
+	}
+	rendered := make(chan struct{}, len(c.Backends))
+	f, err := NewFleet(c, FleetOptions{Observer: renders(rendered), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
+	before := live()
+	go func() { ended <- f.Run(ctx) }()
+	highest := before
+	for range len(c.Backends) / 4 { // enough to see
+		<-rendered
+		highest = max(highest, live())
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d MiB more", (highest-before)>>20)
+	if highest-before > most {
+		t.Errorf("%d bytes more, above %d", highest-before, most)
+	}
+}
+
+// live is what the last garbage collection has left of the heap, in bytes.
+func live() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
