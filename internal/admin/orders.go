@@ -126,7 +126,7 @@ func knowsServer(w http.ResponseWriter, b *balancer.Balancer, server string) boo
 		problem(w, http.StatusConflict, fmt.Sprintf("the servers of %s are not known: HAProxy has not been read yet", backend),
 			"see haproxy-weighter status for why, and try again")
 	case !slices.Contains(names, server):
-		problem(w, http.StatusNotFound, fmt.Sprintf("backend %s has no server %q", backend, server), nearNames(server, names, "servers"))
+		problem(w, http.StatusNotFound, fmt.Sprintf("backend %s has no server %q", backend, server), api.NearNames(server, names, "servers"))
 	default:
 		return true
 	}

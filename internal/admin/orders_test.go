@@ -265,7 +265,7 @@ func TestOrdersRefused(t *testing.T) {
 		{"pin", `{"backend":"ingest","server":"s1","weight":1,"reason":"x","for_seconds":1e300}`, 400, "30 days"},
 		{"pin", `{"backend":"ingest","server":"s1","weight":1,"reason":"x","for_seconds":1e999}`, 400, "no order"},
 		{"pin", `{"backend":"ingest","server":"s1","weight":1,"mode":"live","reason":"x","for_seconds":60}`, 400, "pin takes no mode"},
-		{"pin", `{"backend":"imgest","server":"s1","weight":1,"reason":"x","for_seconds":60}`, 404, "there are the backends ingest"},
+		{"pin", `{"backend":"imgest","server":"s1","weight":1,"reason":"x","for_seconds":60}`, 404, "did you mean ingest? There are the backends ingest"},
 		{"pin", `{"backend":"ingest","server":"S111","weight":1,"reason":"x","for_seconds":60}`, 404, "did you mean one of s11, "},
 		{"unpin", `{"backend":"ingest","server":"S111"}`, 404, "did you mean one of s11, "},
 		{"unpin", `{"backend":"ingest","server":"s1","for_seconds":60}`, 400, "unpin takes no time"},

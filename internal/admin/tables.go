@@ -104,7 +104,7 @@ func (s *Server) noBackend(f *balancer.Fleet, name string) (what, do string) {
 	if len(names) == 0 {
 		return what, "wait until the daemon has started"
 	}
-	return what, nearNames(name, names, "backends")
+	return what, api.NearNames(name, names, "backends")
 }
 
 // Status is the answer of /api/v1/status.

@@ -249,13 +249,3 @@ func TestNumbersForPeople(t *testing.T) {
 		}
 	}
 }
-
-func TestNearNames(t *testing.T) {
-	if got := nearNames("x", []string{"a", "b"}, "backends"); got != "there are the backends a, b" {
-		t.Error(got)
-	}
-	many := []string{"web-1", "web-2", "web-3", "api-1", "api-2", "api-3", "db-1", "db-2", "db-3", "db-4", "db-5"}
-	if got := nearNames("WEB1", many, "servers"); got != "did you mean one of web-1, web-2, web-3, db-1, api-1? There are 11 servers" {
-		t.Error(got)
-	}
-}

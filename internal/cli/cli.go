@@ -125,13 +125,30 @@ func (p *Program) root() *cobra.Command {
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(err, hintHelp(c.CommandPath()))
+		return usage(flagError(err), hintHelp(c.CommandPath()))
 	})
 	root.PersistentFlags().StringVarP(&p.file, "config", "f", config.DefaultFile, "configuration `FILE`")
 	root.Flags().BoolVarP(&checkOnly, "check", "c", false, "check the configuration and exit, as haproxy -c does")
 	root.AddCommand(p.commands()...)
 	root.SetHelpCommand(newHelp(p))
+	p.refuseShells(root)
 	return root
+}
+
+// refuseShells makes cobra's command "completion" refuse what is no shell.
+func (p *Program) refuseShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage(errors.New("completion: the shell is missing"), hintHelp(c.CommandPath()))
+		}
+		return p.noCommand(c, args[0])
+	}
+	c.RunE = func(*cobra.Command, []string) error { return nil } // never called: see Args
 }
 
 // action fits f to cobra: an error without an exit code means "failed", and
@@ -186,6 +203,18 @@ func (p *Program) getenv(key string) string {
 func (p *Program) isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && p.getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+// width is how many characters a line of the terminal w has; 0: it is none.
+func (p *Program) width(w io.Writer) int {
+	if !p.isTerminal(w) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
 }
 
 // colours tells whether what goes to w may be coloured.

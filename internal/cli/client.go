@@ -60,16 +60,17 @@ func (p *Program) asking(ctx context.Context, c *cobra.Command, ask func(*api.Cl
 	g := p.progress("asking the daemon")
 	err = ask(client)
 	g.end()
-	return daemonError(err, note)
+	return daemonError(err, note, p.control != "")
 }
 
-// daemonError gives the errors of an api.Client their exit codes.
-func daemonError(err error, note string) error {
+// daemonError gives the errors of an api.Client their exit codes. named tells
+// that the operator has named the socket.
+func daemonError(err error, note string, named bool) error {
 	var unreachable *api.UnreachableError
 	var refused *api.RefusedError
 	switch {
 	case errors.As(err, &unreachable):
-		hints := hintsUnreachable(unreachable, socketGroup(unreachable.Socket))
+		hints := hintsUnreachable(unreachable, socketGroup(unreachable.Socket), named)
 		if note != "" {
 			hints = append(hints, note)
 		}

@@ -22,6 +22,7 @@ const (
 	hintDaemonStart    = "nobody listens there: a daemon has ended and left the socket; start it: systemctl start haproxy-weighter"
 	hintDaemonHangs    = "the daemon hangs, or the machine is overloaded: see its log (journalctl -u haproxy-weighter)"
 	hintDaemonWithout  = "meanwhile HAProxy goes on with the weights that it has"
+	hintControlNamed   = "is that its path? It is admin.control in the daemon's configuration; without --control that of -f FILE counts"
 	hintControlPath    = "--control PATH names another socket; it is admin.control in the daemon's configuration"
 	hintControlOff     = `take the line control = "off" out and restart the daemon`
 	hintOrderUncertain = "the order may have been taken all the same: haproxy-weighter status shows what is in force"
@@ -44,10 +45,12 @@ func firstLine(err error) string {
 }
 
 // hintsUnreachable says why there is no answer. group may open the socket;
-// empty when it is not known.
-func hintsUnreachable(e *api.UnreachableError, group string) []string {
+// empty when it is not known. named tells that the operator has named the socket.
+func hintsUnreachable(e *api.UnreachableError, group string, named bool) []string {
 	var hints []string
 	switch {
+	case errors.Is(e, fs.ErrNotExist) && named:
+		return []string{hintControlNamed, hintDaemonRuns, hintDaemonWithout}
 	case errors.Is(e, fs.ErrNotExist):
 		hints = []string{hintDaemonRuns, hintDaemonWithout, hintControlPath}
 		if dir := filepath.Dir(e.Socket); missing(dir) {

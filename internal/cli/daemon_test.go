@@ -146,14 +146,16 @@ func TestHintsUnreachable(t *testing.T) {
 		name  string
 		err   error
 		group string
+		named bool
 		want  string
 	}{
-		{"not allowed", os.ErrPermission, "haproxy-weighter", "usermod -a -G haproxy-weighter USER"},
-		{"not allowed, group not known", os.ErrPermission, "", "use sudo, or join the group that it belongs to"},
-		{"no folder", fs.ErrNotExist, "", "mkdir -m 750 /nowhere,"},
-		{"hung", os.ErrDeadlineExceeded, "", hintDaemonHangs},
+		{"not allowed", os.ErrPermission, "haproxy-weighter", false, "usermod -a -G haproxy-weighter USER"},
+		{"not allowed, group not known", os.ErrPermission, "", false, "use sudo, or join the group that it belongs to"},
+		{"no folder", fs.ErrNotExist, "", false, "mkdir -m 750 /nowhere,"},
+		{"no such socket", fs.ErrNotExist, "", true, hintControlNamed},
+		{"hung", os.ErrDeadlineExceeded, "", false, hintDaemonHangs},
 	} {
-		hints := hintsUnreachable(&api.UnreachableError{Socket: "/nowhere/control.sock", Err: c.err}, c.group)
+		hints := hintsUnreachable(&api.UnreachableError{Socket: "/nowhere/control.sock", Err: c.err}, c.group, c.named)
 		if all := strings.Join(hints, "\n"); !strings.Contains(all, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, all, c.want)
 		}

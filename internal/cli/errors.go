@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
@@ -38,6 +41,20 @@ func usage(err error, hints ...string) error {
 // silent ends with a code after the command has shown what is wrong.
 func silent(code int) error { return &failure{code: code} }
 
+// flagError says of a number that is none what a person would say.
+func flagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &value) && errors.As(err, &number) {
+		kind := "number"
+		if strings.Contains(value.GetFlag().Value.Type(), "int") {
+			kind = "whole number"
+		}
+		return fmt.Errorf("--%s takes a %s, not %q", value.GetFlag().Name, kind, value.GetValue())
+	}
+	return err
+}
+
 // badConfig is exit code 2 for what config.Load refuses.
 func badConfig(file string, err error) error {
 	var mistakes config.Errors
@@ -46,6 +63,8 @@ func badConfig(file string, err error) error {
 		return usage(err, hintReference)
 	case errors.Is(err, os.ErrNotExist):
 		return usage(fmt.Errorf("no configuration at %s", file), hintFile)
+	case errors.Is(err, os.ErrPermission):
+		return usage(err, hintUnreadable)
 	}
 	return usage(err)
 }

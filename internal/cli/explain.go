@@ -88,7 +88,7 @@ func tablesWith(tables []api.Table, backend, server string) ([]api.Table, error)
 		return nil, failed(fmt.Errorf("the servers of backend %s are not known: no HAProxy has told them yet", backend), hintStatus)
 	}
 	slices.Sort(names)
-	return nil, failed(fmt.Errorf("backend %s has no server %q", backend, server), hintServers(slices.Compact(names)))
+	return nil, failed(fmt.Errorf("backend %s has no server %q", backend, server), api.NearNames(server, slices.Compact(names), "servers"))
 }
 
 func rowOf(t *api.Table, server string) *api.Server {
@@ -230,6 +230,7 @@ func othersTable(t *api.Table) *table {
 		header = append(header, ">"+s)
 	}
 	out := newTable(append(header, ">weight", ">in force")...)
+	out.keys = 1
 	for i := range t.Servers {
 		r := &t.Servers[i]
 		row := []cell{{text: r.Server}, {text: maybe(r.Load, exact)}, {text: before(r, weighting.StepLoad)}, {text: exact(r.Capacity)}}

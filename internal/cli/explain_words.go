@@ -24,8 +24,6 @@ that has the backend.
 	hintStatus = "haproxy-weighter status tells what is wrong"
 )
 
-func hintServers(names []string) string { return "it has: " + some(names) }
-
 func wordsExplainHead(t *api.Table, r *api.Server) string {
 	return fmt.Sprintf("%s/%s on %s: weight %d in force", t.Backend, r.Server, t.Socket, r.AppliedWeight)
 }

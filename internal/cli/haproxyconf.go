@@ -112,7 +112,7 @@ func (p *Program) haproxyConf(c *cobra.Command, f *haproxyConfFlags, args []stri
 	}
 	example, ok := haproxyconf.Find(name)
 	if !ok {
-		return usage(fmt.Errorf("there is no example %q", name), hintExamples())
+		return usage(fmt.Errorf("there is no example %q", name), hintExamples(name))
 	}
 	if backends := args[min(1, len(args)):]; len(backends) > example.Backends {
 		return usage(fmt.Errorf("example %s is about %s, and %d are named", name, count(example.Backends, "backend"), len(backends)), hintUsage(c.UseLine()))

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 
 	haproxyconf "github.com/haproxy-weighter/haproxy-weighter/haproxy-conf"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 )
 
 // The words of "haproxy-conf"; the rules are those of words.go.
@@ -22,12 +22,12 @@ and limits are to be edited. NAME is one of --list; without it tcp-pick.`
 	hintOtherDir = "name another folder with --write, or print with no --write"
 )
 
-func hintExamples() string {
+func hintExamples(given string) string {
 	var names []string
 	for _, e := range haproxyconf.Examples() {
 		names = append(names, e.Name)
 	}
-	return "there are: " + strings.Join(names, ", ")
+	return api.NearNames(given, names, "examples")
 }
 
 func hintGenericNames(file string) string {

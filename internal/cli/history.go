@@ -52,7 +52,7 @@ func (p *Program) history(ctx context.Context, c *cobra.Command, backend string,
 	if f.server != "" {
 		names := serversOf(h)
 		if !slices.Contains(names, f.server) {
-			return failed(fmt.Errorf("the history of backend %s has no server %q", backend, f.server), hintServers(names))
+			return failed(fmt.Errorf("the history of backend %s has no server %q", backend, f.server), api.NearNames(f.server, names, "servers"))
 		}
 		keepServer(h, f.server)
 	}

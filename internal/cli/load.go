@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
@@ -25,5 +26,5 @@ func find(c *config.Config, name string) (*config.Backend, error) {
 		}
 		names[i] = c.Backends[i].Name
 	}
-	return nil, usage(fmt.Errorf("%s has no backend %q", c.File, name), hintBackends(names))
+	return nil, usage(fmt.Errorf("%s has no backend %q", c.File, name), api.NearNames(name, names, "backends"))
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
@@ -101,7 +102,7 @@ func pickTable(tables []api.Table, f *luaFlags) (*api.Table, error) {
 	if len(tables) == 0 {
 		return nil, failed(fmt.Errorf("no HAProxy has told anything about backend %s", f.backend), hintCheckLive)
 	}
-	return nil, usage(fmt.Errorf("%s has no table of backend %q", f.table, f.backend), hintBackends(names))
+	return nil, usage(fmt.Errorf("%s has no table of backend %q", f.table, f.backend), api.NearNames(f.backend, slices.Compact(names), "backends"))
 }
 
 func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -87,10 +87,7 @@ func programPage(head manual.Head, root *cobra.Command) *manual.Page {
 		}
 	}
 	flags(page, "OPTIONS", root.Flags())
-	page.Section("EXIT STATUS")
-	for _, s := range wordsExitCodes {
-		page.Term([]string{strconv.Itoa(s.code)}, s.words)
-	}
+	exitStatus(page, true)
 	page.Section("SIGNALS")
 	page.Text(wordsSignals)
 	page.Section("FILES")
@@ -128,6 +125,7 @@ func commandPage(head manual.Head, c *cobra.Command) *manual.Page {
 	}
 	flags(page, "OPTIONS", c.LocalFlags())
 	flags(page, "OPTIONS OF ALL COMMANDS", c.InheritedFlags())
+	exitStatus(page, c.Flags().Lookup("control") != nil)
 	if c.Example != "" {
 		page.Section("EXAMPLES")
 		page.Literal(c.Example)
@@ -148,6 +146,17 @@ func configPage(head manual.Head) (*manual.Page, error) {
 	page.Literal(config.Minimal)
 	page.SeeAlso("haproxy-weighter(1)", "haproxy-weighter-check(1)")
 	return page, nil
+}
+
+// exitStatus adds the section about exit codes; asks tells whether the daemon is
+// asked.
+func exitStatus(page *manual.Page, asks bool) {
+	page.Section("EXIT STATUS")
+	for _, s := range wordsExitCodes {
+		if asks || s.code != exitUnreachable {
+			page.Term([]string{strconv.Itoa(s.code)}, s.words)
+		}
+	}
 }
 
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }

@@ -48,7 +48,7 @@ func (p *Program) order(c *cobra.Command, f *orderFlags, read func(c *cobra.Comm
 }
 
 func (f *orderFlags) add(c *cobra.Command, lasts string) {
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for whoever looks at it later")
+	c.Flags().StringVar(&f.reason, "reason", "", "why: `TEXT` for whoever looks at it later")
 	c.Flags().Var(&f.lasts, "for", lasts)
 	_ = c.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions) // fails for unknown flags only
 	_ = c.RegisterFlagCompletionFunc("for", completeWords("30m", "2h", "1d"))

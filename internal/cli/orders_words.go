@@ -18,15 +18,18 @@ over or "unpin" takes it back. The other servers go on being balanced. A server
 in maint, in drain or at weight 0 is left alone. To take a server out, drain it
 in HAProxy: "set server BACKEND/SERVER state drain".
 
-Orders outlive a reload, and a restart when state.file is set.`
+Orders outlive a reload, and a restart when state.file is set. One that would
+change nothing says so, which is no failure.`
 	wordsFreeze = `Keep all weights of a backend as they are, until the time is over or "unfreeze"
 takes it back. Loads are still read and shown.
 
-Orders outlive a reload, and a restart when state.file is set.`
+Orders outlive a reload, and a restart when state.file is set. One that would
+change nothing says so, which is no failure.`
 	wordsMode = `Use another mode than the file's for a backend: "observe" does everything but
 set weights, "live" sets them, "file" goes back to what the file says.
 
-Orders outlive a reload, and a restart when state.file is set.`
+Orders outlive a reload, and a restart when state.file is set. One that would
+change nothing says so, which is no failure.`
 
 	wordsModeFileEnds = "mode: --for makes no sense with file, which ends the order in force"
 	wordsBackToFile   = "back to what the file says"

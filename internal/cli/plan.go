@@ -129,6 +129,7 @@ func (p *Program) writePlans(tables []*balancer.Table) error {
 
 func planTable(t *balancer.Table) *table {
 	out := newTable("server", ">load", ">age", ">share", ">weight", "admin", "state", ">sessions", "reasons")
+	out.keys = 1
 	for _, r := range t.Rows {
 		weight := cell{text: fmt.Sprint(r.AppliedWeight)}
 		if wouldChange(r) {

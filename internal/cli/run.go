@@ -41,8 +41,11 @@ func (p *Program) run(ctx context.Context) error {
 	if busy := (*daemon.ListenError)(nil); errors.As(err, &busy) {
 		return failed(err, hintListen(err)...)
 	}
-	if err != nil {
-		return failed(err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return failed(err, hintBusy)
 	}
-	return nil
+	return failed(err)
 }

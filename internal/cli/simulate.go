@@ -201,6 +201,7 @@ func roundrobinOf(m *simulate.Model) string {
 
 func (p *Program) writeSummaries(m *simulate.Model, seeds int, list []simulate.Summary) error {
 	t := newTable("policy", ">max/mean", ">range", ">p99", ">excess", ">CV", ">gain", ">recovery", ">overshoot", ">churn/min", ">writes/min")
+	t.keys = 1
 	for _, s := range list {
 		t.add(cell{text: s.Policy},
 			cell{text: fixed(s.Imbalance.Median, 3), style: bold},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/simulate"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
@@ -70,7 +71,7 @@ func (f *simulateFlags) replayed(c *config.Config) (*config.Backend, error) {
 	for i := range c.Backends {
 		names[i] = c.Backends[i].Name
 	}
-	return nil, usage(fmt.Errorf("%s has %s; say which with --backend", c.File, count(len(names), "backend")), hintBackends(names))
+	return nil, usage(fmt.Errorf("%s has %s; say which with --backend", c.File, count(len(names), "backend")), api.NearNames("", names, "backends"))
 }
 
 func (p *Program) replayCSV(ctx context.Context, r *simulate.Replay, series []graphite.Series) error {

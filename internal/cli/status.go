@@ -71,11 +71,11 @@ func only(s *api.Status, backend string) error {
 	}
 	i := slices.Index(names, backend)
 	if i < 0 {
-		hints := []string{hintBackends(names)}
+		hints := []string{api.NearNames(backend, names, "backends")}
 		if slices.ContainsFunc(s.Unconfigured, func(u api.Unconfigured) bool { return u.Backend == backend }) {
 			hints = []string{api.WordsUnconfigured(backend) + "; status without BACKEND shows them"}
 		}
-		return failed(fmt.Errorf("the daemon has no backend %q", backend), hints...)
+		return failed(fmt.Errorf("there is no backend %q in the configuration in force", backend), hints...)
 	}
 	s.Backends = s.Backends[i : i+1]
 	s.Unconfigured = []api.Unconfigured{}

@@ -42,6 +42,9 @@ func backendsTable(s *api.Status, now time.Time) *table {
 	several := severalSockets(s)
 	columns := []string{"backend", "socket", "mode", "last pass", "verdict", ">max/mean", ">fresh", ">data age", "function", ">gain", "last change", "orders"}
 	t := newTable(without(columns, 1, !several)...)
+	if t.keys = 1; several {
+		t.keys = 2
+	}
 	for i := range s.Backends {
 		b := &s.Backends[i]
 		if len(b.Tables) == 0 {
@@ -146,6 +149,7 @@ func ageCell(age *float64, t *api.Table, now time.Time) cell {
 
 func serversTable(t *api.Table, now time.Time) *table {
 	out := newTable("server", ">load", ">data age", ">load/mean", ">share", ">weight", ">initial", "admin", "state", ">sessions", "pin")
+	out.keys = 1
 	for i := range t.Servers {
 		r := &t.Servers[i]
 		weight := cell{text: fmt.Sprint(r.AppliedWeight)}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ type table struct {
 	header []string
 	right  []bool // columns of numbers
 	rows   [][]cell
+	keys   int // the first columns, which tell rows apart: see parts; 0: it is printed in one, however wide
 }
 
 // newTable takes the column names; one that begins with ">" holds numbers and
@@ -87,12 +89,7 @@ func (t *table) write(w io.Writer, colours bool) error {
 		head[i] = cell{name, bold}
 	}
 	rows := append([][]cell{head}, t.rows...)
-	width := make([]int, len(t.header))
-	for _, row := range rows {
-		for i, c := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(c.text))
-		}
-	}
+	width := t.widths()
 	var out strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
@@ -117,8 +114,69 @@ func (t *table) write(w io.Writer, colours bool) error {
 	return err
 }
 
-// writeTable prints t on stdout.
-func (p *Program) writeTable(t *table) error { return t.write(p.Stdout, p.colours(p.Stdout)) }
+// widths are those of the columns, in characters.
+func (t *table) widths() []int {
+	width := make([]int, len(t.header))
+	for i, name := range t.header {
+		width[i] = utf8.RuneCountInString(name)
+	}
+	for _, row := range t.rows {
+		for i, c := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	return width
+}
+
+// parts are the table in as many as it takes for each to fit into a line of most
+// characters, every one with the columns that tell rows apart; 0 is no limit. A
+// column that does not fit beside those is left to the terminal.
+func (t *table) parts(most int) []*table {
+	if t.keys == 0 || most <= 0 {
+		return []*table{t}
+	}
+	keys, width := 0, t.widths()
+	for _, w := range width[:t.keys] {
+		keys += w + 2
+	}
+	var all []*table
+	for from := t.keys; from < len(width); {
+		to, line := from+1, keys+width[from]
+		for to < len(width) && line+2+width[to] <= most {
+			line += 2 + width[to]
+			to++
+		}
+		all = append(all, t.columns(from, to))
+		from = to
+	}
+	return all
+}
+
+// columns is the table with the columns that tell rows apart, and some others.
+func (t *table) columns(from, to int) *table {
+	one := &table{header: pick(t.header, t.keys, from, to), right: pick(t.right, t.keys, from, to)}
+	for _, row := range t.rows {
+		one.rows = append(one.rows, pick(row, t.keys, from, to))
+	}
+	return one
+}
+
+func pick[T any](list []T, keys, from, to int) []T {
+	return slices.Concat(list[:keys], list[from:to])
+}
+
+// writeTable prints t on stdout, in parts where a terminal is narrower.
+func (p *Program) writeTable(t *table) error {
+	for i, part := range t.parts(p.width(p.Stdout)) {
+		if i > 0 {
+			fmt.Fprintln(p.Stdout)
+		}
+		if err := part.write(p.Stdout, p.colours(p.Stdout)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // writeJSON prints v on stdout, indented.
 func (p *Program) writeJSON(v any) error {

@@ -44,6 +44,52 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestTableInParts: a table wider than the terminal is printed in parts, each
+// with the names of the rows.
+func TestTableInParts(t *testing.T) {
+	build := func(keys int) *table {
+		out := newTable("backend", "socket", ">age", "what is wrong", "orders")
+		out.keys = keys
+		out.add(cell{text: "in"}, cell{text: "a"}, cell{text: "9"}, cell{text: "nothing"}, cell{text: "-"})
+		out.add(cell{text: "in"}, cell{text: "b"}, cell{text: "10"}, cell{text: "held"}, cell{"1 pin", bold})
+		return out
+	}
+	const whole = "" +
+		"backend  socket  age  what is wrong  orders\n" +
+		"in       a         9  nothing        -\n" +
+		"in       b        10  held           1 pin\n"
+	for _, c := range []struct {
+		name       string
+		keys, most int
+		want       []string
+	}{
+		{"it fits", 2, 43, []string{whole}},
+		{"no terminal", 2, 0, []string{whole}},
+		{"of one piece", 0, 20, []string{whole}},
+		{"two parts", 2, 42, []string{
+			"backend  socket  age  what is wrong\nin       a         9  nothing\nin       b        10  held\n",
+			"backend  socket  orders\nin       a       -\nin       b       1 pin\n",
+		}},
+		{"narrower than a column", 2, 10, []string{
+			"backend  socket  age\nin       a         9\nin       b        10\n",
+			"backend  socket  what is wrong\nin       a       nothing\nin       b       held\n",
+			"backend  socket  orders\nin       a       -\nin       b       1 pin\n",
+		}},
+	} {
+		var got []string
+		for _, part := range build(c.keys).parts(c.most) {
+			var out strings.Builder
+			if err := part.write(&out, false); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, out.String())
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
+		}
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	half := 0.5
 	for _, c := range []struct{ got, want string }{

@@ -71,9 +71,11 @@ Graphite or HAProxy failed, or when no server has a usable load.`
 // Hints.
 const (
 	hintFile           = "name one with -f FILE, or have one written: haproxy-weighter init --graphite URL"
+	hintUnreadable     = "this user may not read it: use sudo, or join its group; commands that ask the daemon find it with --control PATH too"
 	hintReference      = "every key with its range is in weighter.toml(5), which is internal/config/reference.toml in the repository"
 	hintCheckLive      = "haproxy-weighter check --live tells which part is missing"
 	hintSilentGraphite = "the daemon leaves the weights as they are while Graphite does not answer"
+	hintBusy           = "another program listens there, perhaps another haproxy-weighter: end it, or choose another address for that key"
 	hintServerTarget   = "the target contains {server}: HAProxy is asked for the names"
 	hintTarget         = "try the target in Graphite's own composer; an empty answer may also be a typing mistake in a function"
 	hintUnusable       = "the column reason says why; a point older than max_age is not used"
@@ -87,7 +89,6 @@ func hintUsage(line string) string { return "usage: " + line }
 func hintDidYouMean(commands []string) string {
 	return "did you mean " + strings.Join(commands, " or ") + "?"
 }
-func hintBackends(names []string) string { return "it has: " + strings.Join(names, ", ") }
 
 // hintListen says what to do when the agent can't listen.
 func hintListen(err error) []string {

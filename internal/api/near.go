@@ -1,4 +1,4 @@
-package admin
+package api
 
 import (
 	"cmp"
@@ -7,22 +7,29 @@ import (
 	"strings"
 )
 
-// mostNames is how many names a refusal lists.
+// mostNames is how many names NearNames lists.
 const mostNames = 10
 
-// nearNames says which names there are: all when they are few, else those that
-// are most like the one that was given. kind is the plural of what they name.
-func nearNames(given string, names []string, kind string) string {
-	if len(names) <= mostNames {
-		return "there are the " + kind + " " + strings.Join(names, ", ")
-	}
+// NearNames is the hint for a name that is not there: which ones there are, all
+// when they are few, and those that are most like the one that was given. kind
+// is the plural of what they name.
+func NearNames(given string, names []string, kind string) string {
 	near := slices.Clone(names)
 	far := make(map[string]int, len(names))
 	for _, name := range names {
 		far[name] = distance(strings.ToLower(given), strings.ToLower(name))
 	}
 	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(far[a], far[b]) })
-	return fmt.Sprintf("did you mean one of %s? There are %d %s", strings.Join(near[:5], ", "), len(names), kind)
+	switch list := strings.Join(names, ", "); {
+	case len(names) == 0:
+		return "there are no " + kind
+	case len(names) > mostNames:
+		return fmt.Sprintf("did you mean one of %s? There are %d %s", strings.Join(near[:5], ", "), len(names), kind)
+	case far[near[0]] <= len(given)/3: // a slip of the pen
+		return fmt.Sprintf("did you mean %s? There are the %s %s", near[0], kind, list)
+	default:
+		return "there are the " + kind + " " + list
+	}
 }
 
 // distance counts the letters to insert, delete or replace that turn a into b.
