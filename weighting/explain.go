@@ -129,20 +129,40 @@ func (p *pass) explainFixed(e *entry) {
 	e.out.because(StepShare, before, e.out.RawShare, p.words.s(" = ").f(e.out.RawShare).end())
 }
 
-func (p *pass) explainLimit(e *entry, before, after, limit, ceiling float64) {
+// explainLimit records how a share came from before to after. limit is its cap,
+// ramped the one that its own ramp alone makes, and ceiling the one without ramps.
+func (p *pass) explainLimit(e *entry, before, after, limit, ramped, ceiling float64) {
 	const slack = 1e-9
+	if e.isCold() && after > ramped*(1+slack) {
+		p.explainGivenWay(e, before, after, ramped)
+		return
+	}
+	capped := limit < ceiling*(1-slack) // by a ramp, its own or that of others
 	switch {
 	case math.Abs(after-before) <= slack*max(before, after):
 		return
-	case after > before || after < limit*(1-slack):
+	case after > before && capped && after >= limit*(1-slack):
+		e.out.because(StepRest, before, after, p.words.s("takes its part of what is left beside servers at a limit, up to ").
+			f(limit).s(": beyond that their ramps give way").end())
+	case after > before || after < limit*(1-slack) || capped && !e.isCold():
 		e.out.because(StepRest, before, after, "takes its part of what is left beside servers at a limit")
-	case limit < ceiling:
+	case capped:
 		e.out.because(StepCold, before, after,
 			p.words.s("has just come: share limited to ").f(limit).s(" for now").end())
 	default:
 		e.out.because(StepMaxShare, before, after, p.words.s("no share above ").f(p.c.settings.MaxShare).
 			s(" times the fair share: ").f(limit).end())
 	}
+}
+
+// explainGivenWay records the share of a cold server above its own ramp.
+func (p *pass) explainGivenWay(e *entry, before, after, ramped float64) {
+	if before > ramped {
+		e.out.because(StepCold, before, ramped, p.words.s("has just come: share limited to ").f(ramped).s(" for now").end())
+		before = ramped
+	}
+	e.out.because(StepRamp, before, after, p.words.s("its ramp gave way: ramps lift no other server above ").f(warmLift).
+		s(" times its fair share, less where its load is above the mean, so this share is left").end())
 }
 
 func (p *pass) explainWeight(e *entry, share, scale float64, rounded int, scaleText string) {

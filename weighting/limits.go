@@ -1,31 +1,48 @@
 package weighting
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// warmLift is how far the ramps of others may lift a server, in fair shares: a
+// busier one by so much less as its load is above the mean.
+const warmLift = 1.5
 
 // limitShares applies the share cap and the cold ramp. What a server may not
 // take goes to the others by the same function.
 func (p *pass) limitShares() {
-	p.setCaps()
-	n := p.weighed
 	before := append([]float64(nil), p.shares...)
-	rest, restCaps := sum(p.shares[:n]), sum(p.caps[:n])
-	fixedCaps := sum(p.caps[n:])
+	p.setCeilings()
+	p.limitTo(p.ceilings)
+	ramped := p.setCaps()
+	if exceeds(p.shares, p.caps) {
+		copy(p.shares, before)
+		p.limitTo(p.caps)
+	}
+	for i := range p.entries {
+		p.explainLimit(&p.entries[i], before[i], p.shares[i], p.caps[i], ramped[i], p.ceilings[i])
+	}
+}
+
+// limitTo brings the shares under limits that sum to 1 or more.
+func (p *pass) limitTo(limits []float64) {
+	n := p.weighed
+	rest, restLimits := sum(p.shares[:n]), sum(limits[:n])
 	// Fixed shares stay as they are unless one of the two sides cannot hold its part.
-	rest = min(max(rest, 1-fixedCaps), restCaps)
+	rest = min(max(rest, 1-sum(limits[n:])), restLimits)
 	if n == len(p.shares) {
 		rest = 1
 	}
-	if p.c.settings.Function == WaterFill && exceeds(p.shares[:n], p.caps[:n]) {
-		limits := append([]float64(nil), p.caps[:n]...)
-		scale(limits, 1/rest)
-		WaterFillShares(p.shares[:n], p.loads[:n], p.capacities[:n], p.arrivals, limits)
+	if p.c.settings.Function == WaterFill && exceeds(p.shares[:n], limits[:n]) {
+		scaled := append([]float64(nil), limits[:n]...)
+		scale(scaled, 1/rest)
+		WaterFillShares(p.shares[:n], p.loads[:n], p.capacities[:n], p.arrivals, scaled)
 		scale(p.shares[:n], rest)
 	}
-	fill(p.shares[:n], p.caps[:n], p.capacities[:n], rest)
-	fill(p.shares[n:], p.caps[n:], p.capacities[n:], 1-rest)
-	for i := range p.entries {
-		p.explainLimit(&p.entries[i], before[i], p.shares[i], p.caps[i], p.ceilings[i])
-	}
+	fill(p.shares[:n], limits[:n], p.capacities[:n], rest)
+	fill(p.shares[n:], limits[n:], p.capacities[n:], 1-rest)
 }
 
 func exceeds(shares, caps []float64) bool {
@@ -37,12 +54,8 @@ func exceeds(shares, caps []float64) bool {
 	return false
 }
 
-// setCaps works out each entry's largest share. Cold caps too tight to hold
-// all connections are widened together, by one factor, up to the share cap of
-// the servers that are not cold: so a backend that has just started as a
-// whole is balanced as usual, and the one server that has not just started
-// is not flooded.
-func (p *pass) setCaps() {
+// setCeilings works out each entry's largest share if nobody were cold.
+func (p *pass) setCeilings() {
 	limit := p.c.settings.MaxShare
 	if p.c.settings.Function == Feedback { // weights are count targets
 		limit = math.Inf(1)
@@ -50,50 +63,82 @@ func (p *pass) setCaps() {
 	total := sum(p.capacities)
 	for i := range p.entries {
 		if p.entries[i].pinned() { // no more and no less
-			p.ceilings[i], p.caps[i] = p.shares[i], p.shares[i]
+			p.ceilings[i] = p.shares[i]
 			continue
 		}
-		fair := p.capacities[i] / total
-		p.ceilings[i] = limit * fair
-		p.caps[i] = min(limit, p.entries[i].cold) * fair
+		p.ceilings[i] = limit * p.capacities[i] / total
 	}
-	widen(p.caps, p.ceilings)
+	if room := sum(p.ceilings); room < 1 { // beside pins: they are relative too
+		scale(p.ceilings, 1/room)
+	}
 }
 
-// widen raises the caps below their ceiling by one factor until all sum to 1;
-// it does nothing when they do already.
-func widen(caps, ceilings []float64) {
-	for {
-		var loose, tight float64
-		for i, c := range caps {
-			if c < ceilings[i] {
-				loose += c
-			} else {
-				tight += c
-			}
+// setCaps works out each entry's largest share while some are cold; before it,
+// shares are what the function wants within the ceilings. A ramp protects its
+// server from too many connections, but it must not send them to one that has
+// too many already: a warm server is lifted above its wanted share only up to
+// warmLift fair shares, and by so much less as its load is above the mean. What
+// is left over then goes to the cold ones, beyond their ramps. So a backend of
+// which most has just started is balanced nearly as usual. It returns the caps
+// as the ramps alone have them.
+func (p *pass) setCaps() (ramped []float64) {
+	total := sum(p.capacities)
+	room := make([]float64, len(p.entries)) // what cold servers take beyond their ramps is in proportion to it
+	for i := range p.entries {
+		e := &p.entries[i]
+		fair := p.capacities[i] / total
+		eased := fair
+		if e.relative > 1 {
+			eased /= e.relative
 		}
-		if loose+tight >= 1 {
-			return
+		switch {
+		case e.pinned():
+			p.caps[i] = p.shares[i]
+		case e.isCold():
+			p.caps[i], room[i] = min(p.ceilings[i], e.cold*fair), eased
+		default:
+			p.caps[i] = min(p.ceilings[i], max(p.shares[i], warmLift*eased))
 		}
-		if loose == 0 { // ceilings below 1 in sum: they are relative too
-			scale(caps, 1/tight)
-			return
-		}
-		factor, hit := (1-tight)/loose, false
-		for i, c := range caps {
-			if c < ceilings[i] && c*factor >= ceilings[i] {
-				caps[i], hit = ceilings[i], true
-			}
-		}
-		if hit {
-			continue
-		}
-		for i, c := range caps {
-			if c < ceilings[i] {
-				caps[i] = c * factor
-			}
-		}
+	}
+	ramped = append(ramped, p.caps...)
+	raise(p.caps, p.ceilings, room, 1-sum(p.caps)) // enough: at the ceilings there is room for all that is wanted
+	return ramped
+}
+
+// raise lifts the lowest of the caps, in units of their rooms, to one common
+// level until together they have risen by missing or are all at their ceilings.
+// Those without room stay.
+func raise(caps, ceilings, rooms []float64, missing float64) {
+	if missing <= 0 {
 		return
+	}
+	var bends []bend
+	for i, r := range rooms {
+		if r > 0 {
+			bends = append(bends, bend{caps[i] / r, r})
+			if !math.IsInf(ceilings[i], 1) {
+				bends = append(bends, bend{ceilings[i] / r, -r})
+			}
+		}
+	}
+	slices.SortFunc(bends, func(a, b bend) int { return cmp.Compare(a.level, b.level) })
+	var level, slope float64
+	for _, b := range bends {
+		if add := slope * (b.level - level); slope > 0 && add >= missing {
+			break
+		} else if slope > 0 {
+			missing -= add
+		}
+		level = b.level
+		slope += b.slope
+	}
+	if slope > 0 {
+		level += missing / slope
+	}
+	for i, r := range rooms {
+		if r > 0 {
+			caps[i] = min(max(caps[i], level*r), ceilings[i])
+		}
 	}
 }
 

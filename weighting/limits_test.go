@@ -60,20 +60,23 @@ func TestFillIsExact(t *testing.T) {
 	})
 }
 
-func TestWiden(t *testing.T) {
+func TestRaise(t *testing.T) {
 	inf := math.Inf(1)
 	for _, tt := range []struct {
-		name                 string
-		caps, ceilings, want []float64
+		name                        string
+		caps, ceilings, rooms, want []float64
 	}{
-		{"room enough", []float64{0.1, 2}, []float64{2, 2}, []float64{0.1, 2}},
-		{"all cold", []float64{0.1, 0.1}, []float64{2, 2}, []float64{0.5, 0.5}},
-		{"one warm", []float64{0.4, 0.01, 0.02}, []float64{0.4, 0.4, 0.4}, []float64{0.4, 0.2, 0.4}},
-		{"all cold without a share cap", []float64{0.1, 0.3}, []float64{inf, inf}, []float64{0.25, 0.75}},
-		{"ceilings too low", []float64{0.2, 0.2}, []float64{0.2, 0.2}, []float64{0.5, 0.5}},
+		{"nothing missing", []float64{0.1, 2}, []float64{2, 2}, []float64{0.5, 0}, []float64{0.1, 2}},
+		{"all cold", []float64{0.1, 0.1}, []float64{2, 2}, []float64{0.5, 0.5}, []float64{0.5, 0.5}},
+		{"the lowest first", []float64{0.1, 0.4, 0.2}, []float64{2, 2, 2}, []float64{1, 1, 1}, []float64{0.3, 0.4, 0.3}},
+		{"by room", []float64{0.1, 0.1, 0.1}, []float64{2, 2, 2}, []float64{1, 2, 1}, []float64{0.25, 0.5, 0.25}},
+		{"no room, no rise", []float64{0.3, 0.1, 0.1}, []float64{2, 2, 2}, []float64{0, 1, 1}, []float64{0.3, 0.35, 0.35}},
+		{"one at its ceiling", []float64{0.1, 0.1, 0.1}, []float64{0.2, 2, 2}, []float64{1, 1, 1}, []float64{0.2, 0.4, 0.4}},
+		{"without ceilings", []float64{0.1, 0.3}, []float64{inf, inf}, []float64{0.5, 0.5}, []float64{0.5, 0.5}},
+		{"ceilings too low", []float64{0.2, 0.1}, []float64{0.2, 0.3}, []float64{1, 1}, []float64{0.2, 0.3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			widen(tt.caps, tt.ceilings)
+			raise(tt.caps, tt.ceilings, tt.rooms, 1-sum(tt.caps))
 			if d := cmp.Diff(tt.want, tt.caps, near(1e-12)); d != "" {
 				t.Errorf("caps (-want +got):\n%s", d)
 			}

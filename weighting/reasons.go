@@ -21,6 +21,7 @@ const (
 	StepShare     = "share"      // raw share -> share, 0..1
 	StepMaxShare  = "max_share"  // share cut to max_share times its fair share
 	StepCold      = "cold"       // share cut because the server has just come
+	StepRamp      = "ramp"       // share above the cold limit, so that servers busier than most are not flooded
 	StepRest      = "rest"       // share changed by what others may not take, or must keep
 	StepWeight    = "weight"     // share times the scale -> integer weight
 	StepMinWeight = "min_weight" // weight raised

@@ -142,7 +142,7 @@ func whyOf(r *balancer.Row) string {
 	for _, w := range []struct{ step, text string }{
 		{balancer.StepForeign, "set by somebody else"}, {balancer.StepPin, "pinned"}, {weighting.StepRotation, "left alone"},
 		{weighting.StepHold, "held"}, {weighting.StepStale, "all data too old"}, {weighting.StepMissing, "no data"}, {weighting.StepStuck, "zero not believed"},
-		{weighting.StepCold, "just came up"}, {weighting.StepMaxShare, "at max_share"}, {weighting.StepMinWeight, "at min_weight"},
+		{weighting.StepCold, "just came up"}, {weighting.StepRamp, "its ramp gave way"}, {weighting.StepMaxShare, "at max_share"}, {weighting.StepMinWeight, "at min_weight"},
 		{weighting.StepMaxWeight, "at max_weight"}, {weighting.StepMaxStep, "at max_step"}, {weighting.StepDeadband, "change too small"},
 	} {
 		if has(w.step) {

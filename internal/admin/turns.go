@@ -151,7 +151,7 @@ func step(c api.WeightChange) float64 {
 
 // bending are the steps that turn a weight away from what the function gives.
 var bending = map[string]bool{
-	weighting.StepMissing: true, weighting.StepStuck: true, weighting.StepMaxShare: true, weighting.StepCold: true,
+	weighting.StepMissing: true, weighting.StepStuck: true, weighting.StepMaxShare: true, weighting.StepCold: true, weighting.StepRamp: true,
 	weighting.StepMinWeight: true, weighting.StepMaxWeight: true, weighting.StepMaxStep: true, weighting.StepStale: true,
 	balancer.StepPin: true, balancer.StepForeign: true,
 }

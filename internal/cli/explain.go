@@ -217,7 +217,7 @@ func stepsTable(r *api.Server) *table {
 func othersTable(t *api.Table) *table {
 	steps := []string{
 		weighting.StepLoad, weighting.StepRelative, weighting.StepFunction, weighting.StepShare,
-		weighting.StepMaxShare, weighting.StepCold, weighting.StepRest, weighting.StepWeight,
+		weighting.StepMaxShare, weighting.StepCold, weighting.StepRamp, weighting.StepRest, weighting.StepWeight,
 	}
 	header := []string{"server", ">value", ">load", ">capacity"}
 	for _, s := range steps {
