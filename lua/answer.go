@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	engine "github.com/yuin/gopher-lua"
@@ -32,25 +33,43 @@ const (
 
 // Answerer calls the function answer of a script. It is safe for concurrent
 // use: there is a state, with globals of its own, for each processor, so that
-// answers do not wait for one another.
+// answers do not wait for one another, and one more, since now and then one
+// must be looked after.
 type Answerer struct {
-	script *Script
-	states chan *state // holds those that are free; nil stands for one to be made when it is taken
+	script  *Script
+	seats   chan seat      // those that are free
+	tending sync.WaitGroup // of states between two answers
+	tender  chan struct{}  // holds one value while somebody measures
+}
+
+// seat has a state; or why there is none, which the next answer tells.
+type seat struct {
+	state *state
+	err   error
 }
 
 // NewAnswerer returns an answerer with its states made, so that no answer has
 // to wait for the script's top level.
 func (s *Script) NewAnswerer() *Answerer {
-	a := &Answerer{script: s, states: make(chan *state, runtime.GOMAXPROCS(0))}
-	for range cap(a.states) {
-		st, err := s.newState(nil)
-		if err != nil { // it ran when it was loaded: the first answer tries again, and tells
-			st = nil
-		}
-		a.states <- st
+	a := &Answerer{script: s, seats: make(chan seat, runtime.GOMAXPROCS(0)+1), tender: make(chan struct{}, 1)}
+	for range cap(a.seats) {
+		a.seats <- a.newSeat()
 	}
 	return a
 }
+
+func (a *Answerer) newSeat() seat {
+	st, err := a.script.newState(nil)
+	if err != nil { // it ran when it was loaded
+		return seat{err: err}
+	}
+	return seat{state: st}
+}
+
+// Wait waits until no state is being looked after: what an answer leaves to be
+// done is done after it is out, and takes a fraction of a second. It must not
+// be called while an answer is being given.
+func (a *Answerer) Wait() { a.tending.Wait() }
 
 // Answer returns what the script sets for a message, sorted by name; none when
 // it returns nil. It takes AnswerLimit at most, waiting for a state included.
@@ -60,12 +79,7 @@ func (a *Answerer) Answer(message string, args []Arg, tables View) (set []Variab
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if st.spent() {
-			st = nil
-		}
-		a.states <- st
-	}()
+	defer a.release(st)
 	answer, ok := st.global("answer").(*engine.LFunction)
 	if !ok {
 		return nil, nil, &Error{File: a.script.name, Text: "it defines no function answer any more"}
@@ -88,38 +102,76 @@ func (a *Answerer) Answer(message string, args []Arg, tables View) (set []Variab
 
 // take waits for a free state and returns it with the time that is left.
 func (a *Answerer) take() (*state, time.Duration, error) {
-	var st *state
+	var s seat
 	left := AnswerLimit
 	select {
-	case st = <-a.states:
+	case s = <-a.seats:
 	default:
 		began := a.script.options.Now()
 		timer := time.NewTimer(AnswerLimit)
 		defer timer.Stop()
 		select {
-		case st = <-a.states:
+		case s = <-a.seats:
 			left -= a.script.options.Now().Sub(began)
 		case <-timer.C:
 			return nil, 0, a.busy()
 		}
 	}
-	if left <= 0 {
-		a.states <- st
+	switch {
+	case s.state == nil:
+		a.renew()
+		return nil, 0, s.err
+	case left <= 0:
+		a.seats <- s
 		return nil, 0, a.busy()
 	}
-	if st != nil {
-		return st, left, nil
+	return s.state, left, nil
+}
+
+// release gives a state back, at once or after it has been looked after, which
+// no answer waits for. One at a time is measured, for the others go on
+// meanwhile, unless one may not be used before.
+func (a *Answerer) release(st *state) {
+	if st.spent() {
+		a.renew()
+		return
 	}
-	st, err := a.script.newState(nil)
+	if st.meter.due {
+		select {
+		case a.tender <- struct{}{}:
+			a.tending.Go(func() { a.tend(st) })
+			return
+		default:
+		}
+		if st.meter.overdue() {
+			a.tending.Go(func() {
+				a.tender <- struct{}{}
+				a.tend(st)
+			})
+			return
+		}
+	}
+	a.seats <- seat{state: st}
+}
+
+// tend measures a state and gives it back.
+func (a *Answerer) tend(st *state) {
+	err := st.tend(runtime.Gosched)
+	<-a.tender
 	if err != nil {
-		a.states <- nil
-		return nil, 0, err
+		a.seats <- seat{err: err}
+		return
 	}
-	return st, left, nil
+	a.seats <- seat{state: st}
+}
+
+// renew makes a new state in the place of one that can't be used any more.
+func (a *Answerer) renew() {
+	a.tending.Go(func() { a.seats <- a.newSeat() })
 }
 
 func (a *Answerer) busy() error {
-	return &Error{File: a.script.name, Text: fmt.Sprintf("all %d states were busy for %s", cap(a.states), AnswerLimit)}
+	return &Error{File: a.script.name, Text: fmt.Sprintf("all %d states were busy for %s", cap(a.seats), AnswerLimit)}
 }
 
 // args has each argument by its position and, if it has one, by its name.
@@ -157,12 +209,15 @@ func variablesOf(result engine.LValue) (set []Variable, text string) {
 	if !ok {
 		return nil, fmt.Sprintf("has returned %s; it returns a table of variable name = value, or nil", article(result.Type()))
 	}
+	if t.MaxN() > 0 {
+		return nil, "has returned a table with a number for a key; its keys are the variables' names"
+	}
+	if named(t) > maxVariables {
+		return nil, fmt.Sprintf("has returned more than %d variables", maxVariables)
+	}
 	var faults []string
 	size := 0
 	t.ForEach(func(key, v engine.LValue) {
-		if len(set) > maxVariables {
-			return
-		}
 		name, isName := key.(engine.LString)
 		if !isName {
 			faults = append(faults, fmt.Sprintf("has returned a table with %s for a key; its keys are the variables' names", article(key.Type())))
@@ -181,8 +236,6 @@ func variablesOf(result engine.LValue) (set []Variable, text string) {
 	switch {
 	case len(faults) > 0:
 		return nil, slices.Min(faults)
-	case len(set) > maxVariables:
-		return nil, fmt.Sprintf("has returned more than %d variables", maxVariables)
 	case size > maxAnswer:
 		return nil, fmt.Sprintf("has returned %d bytes; names and texts together have at most %d", size, maxAnswer)
 	}

@@ -123,8 +123,8 @@ func TestViewsEndWithTheirCall(t *testing.T) {
 			return {load = kept.load}
 		end`)
 	a := s.NewAnswerer()
-	a.states = make(chan *state, 1) // the same state for all calls
-	a.states <- nil
+	a.seats = make(chan seat, 1) // the same state for all calls
+	a.seats <- a.newSeat()
 	if _, _, err := a.Answer("keep", nil, library); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,9 @@ func TestAnswersDoNotQueue(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	blocked, release := make(chan struct{}), make(chan struct{})
 	a := load(t, `function answer(message, args, table) return {x = table.x} end`).NewAnswerer()
-	if cap(a.states) != 2 {
-		t.Fatalf("%d states", cap(a.states))
+	<-a.seats // the one more
+	if len(a.seats) != 2 {
+		t.Fatalf("%d states", len(a.seats))
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -173,14 +174,14 @@ func (g gate) At(int) (string, any) { return "", nil }
 // TestAnswersWaitNoLongerThanTheirLimit has all states taken.
 func TestAnswersWaitNoLongerThanTheirLimit(t *testing.T) {
 	a := load(t, `function answer() return {x = 1} end`).NewAnswerer()
-	for range cap(a.states) {
-		<-a.states
+	for range cap(a.seats) {
+		<-a.seats
 	}
-	want := fmt.Sprintf("all %d states were busy for 5ms", cap(a.states))
+	want := fmt.Sprintf("all %d states were busy for 5ms", cap(a.seats))
 	if _, _, err := a.Answer("m", nil, nil); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	a.states <- nil
+	a.seats <- a.newSeat()
 	if _, _, err := a.Answer("m", nil, nil); err != nil {
 		t.Error(err)
 	}
@@ -213,8 +214,9 @@ func TestAnswersAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(a.states) != cap(a.states) {
-		t.Errorf("%d of %d states have come back", len(a.states), cap(a.states))
+	a.Wait()
+	if len(a.seats) != cap(a.seats) {
+		t.Errorf("%d of %d states have come back", len(a.seats), cap(a.seats))
 	}
 }
 
@@ -228,16 +230,24 @@ func TestStateThatFailsToBegin(t *testing.T) {
 	}
 	luck = 0.9
 	a := s.NewAnswerer()
-	if _, _, err := a.Answer("m", nil, nil); err == nil || !strings.HasSuffix(err.Error(), "main.lua:1: unlucky") {
-		t.Errorf("error %v", err)
+	for range cap(a.seats) {
+		if _, _, err := a.Answer("m", nil, nil); err == nil || !strings.HasSuffix(err.Error(), "main.lua:1: unlucky") {
+			t.Errorf("error %v", err)
+		}
+		a.Wait()
 	}
-	if len(a.states) != cap(a.states) {
-		t.Errorf("%d of %d states have come back", len(a.states), cap(a.states))
+	if len(a.seats) != cap(a.seats) {
+		t.Errorf("%d of %d states have come back", len(a.seats), cap(a.seats))
 	}
 	luck = 0.1
-	for range cap(a.states) + 1 {
+	failed := 0
+	for range 2 * cap(a.seats) { // the first in each of them still tells
 		if _, _, err := a.Answer("m", nil, nil); err != nil {
-			t.Error(err)
+			failed++
 		}
+		a.Wait()
+	}
+	if failed != cap(a.seats) {
+		t.Errorf("%d answers have failed of the first %d", failed, cap(a.seats))
 	}
 }

@@ -38,12 +38,12 @@ func load(t testing.TB, text string) *Script {
 	return s
 }
 
-// patient is a clock that goes by work and not by time: each look at it is 100
+// patient is a clock that goes by work and not by time: each look at it is 25
 // microseconds later, however long the machine took.
 func patient() func() time.Time {
 	now := time.Unix(1_700_000_000, 0)
 	return func() time.Time {
-		now = now.Add(100 * time.Microsecond)
+		now = now.Add(25 * time.Microsecond)
 		return now
 	}
 }

@@ -65,10 +65,15 @@ type patternParser struct {
 	rest string
 }
 
-func parsePattern(l *engine.LState, text string) pattern {
+// patternCost is what a byte of a pattern counts as work when it is parsed: it
+// can stand for a class, which is worked out byte by byte.
+const patternCost = 64
+
+func (st *state) parsePattern(l *engine.LState, text string) pattern {
 	if len(text) > maxPattern {
 		l.RaiseError("a pattern has at most %d bytes", maxPattern)
 	}
+	st.meter.spend(l, patternCost*len(text))
 	var p pattern
 	r := patternParser{l: l, rest: text}
 	if r.take("^") {
@@ -255,7 +260,7 @@ type matcher struct {
 }
 
 func (st *state) newMatcher(l *engine.LState, subject, text string) *matcher {
-	return &matcher{pattern: parsePattern(l, text), st: st, l: l, subject: subject}
+	return &matcher{pattern: st.parsePattern(l, text), st: st, l: l, subject: subject}
 }
 
 // at returns where a match that begins at pos ends; -1: there is none.
@@ -414,13 +419,25 @@ func (m *matcher) value(c capture) engine.LValue {
 	if c.state == capturePosition {
 		return engine.LNumber(c.from + 1)
 	}
+	m.st.meter.spend(m.l, c.to-c.from)
 	return engine.LString(strings.Clone(m.subject[c.from:c.to]))
+}
+
+// nth is one of the values, from 0 on; nil when there is none.
+func (m *matcher) nth(n, from, to int) engine.LValue {
+	switch {
+	case n < len(m.captures):
+		return m.value(m.captures[n])
+	case n == 0:
+		return m.value(capture{from: from, to: to, state: captureClosed})
+	}
+	return engine.LNil
 }
 
 // values are the captures; the whole match when there are none.
 func (m *matcher) values(from, to int) []engine.LValue {
 	if len(m.captures) == 0 {
-		return []engine.LValue{m.value(capture{from: from, to: to, state: captureClosed})}
+		return []engine.LValue{m.nth(0, from, to)}
 	}
 	all := make([]engine.LValue, len(m.captures))
 	for i, c := range m.captures {

@@ -2,9 +2,11 @@ package lua
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	engine "github.com/yuin/gopher-lua"
 )
@@ -21,7 +23,7 @@ func init() {
 // safeBase are the engine's own functions that a script may have. All others
 // reach files, code or the process, or are made here with a bound.
 var safeBase = []string{
-	"assert", "next", "rawequal", "rawget", "rawset", "select", "tonumber", "type",
+	"assert", "rawequal", "rawget", "rawset", "select", "tonumber", "type",
 }
 
 var safeMath = []string{
@@ -77,16 +79,20 @@ func (st *state) forbid(globals *engine.LTable) {
 func (st *state) open() {
 	l := st.l
 	globals := l.Get(engine.GlobalsIndex).(*engine.LTable)
-	l.SetFuncs(globals, baseFunctions())
+	for name, f := range baseFunctions() {
+		globals.RawSetString(name, l.NewFunction(st.counted(f)))
+	}
 	maths := l.NewTable()
-	l.SetFuncs(maths, mathFunctions())
+	for name, f := range mathFunctions() {
+		maths.RawSetString(name, l.NewFunction(st.numeric(f)))
+	}
 	maths.RawSetString("pi", engine.LNumber(math.Pi))
 	maths.RawSetString("huge", engine.LNumber(math.Inf(1)))
 	l.SetFuncs(maths, map[string]engine.LGFunction{"random": st.random})
 
 	l.SetFuncs(globals, map[string]engine.LGFunction{
-		concatName: st.concat, "error": raise, "getmetatable": getMetatable, "setmetatable": setMetatable, "ipairs": st.ipairs, "pairs": st.pairs,
-		"pcall": st.pcall, "xpcall": st.xpcall, "print": st.print, "require": st.require, "tostring": toString, "unpack": st.unpack,
+		concatName: st.concat, "error": raise, "getmetatable": getMetatable, "setmetatable": setMetatable, "ipairs": st.ipairs, "next": st.next, "pairs": st.pairs,
+		"pcall": st.pcall, "rawset": st.rawSet(baseFunctions()["rawset"]), "xpcall": st.xpcall, "print": st.print, "require": st.require, "tostring": toString, "unpack": st.unpack,
 	})
 	st.forbid(globals)
 	globals.RawSetString("_G", globals)
@@ -187,9 +193,7 @@ func (st *state) caught(l *engine.LState, err error) int {
 	if !errors.As(err, &api) || st.meter.stopped != nil || api.Type == engine.ApiErrorPanic {
 		panic(err)
 	}
-	if message, ok := api.Object.(engine.LString); ok {
-		st.meter.spend(l, len(message))
-	}
+	st.meter.spend(l, workPerLook) // the trace can be of very many calls
 	l.Push(engine.LFalse)
 	l.Push(api.Object)
 	return 2
@@ -207,13 +211,26 @@ func (st *state) print(l *engine.LState) int {
 			break
 		}
 	}
+	st.meter.spend(l, line.Len()+1)
 	switch n := len(st.printed); {
 	case n < maxPrinted:
-		st.printed = append(st.printed, clip(strings.ToValidUTF8(line.String(), "?"), maxLine))
+		st.printed = append(st.printed, printable(line.String()))
 	case n == maxPrinted:
 		st.printed = append(st.printed, "... (a call prints no more)")
 	}
 	return 0
+}
+
+// printable is a line of print for a log.
+func printable(s string) string {
+	if len(s) <= maxLine {
+		return strings.ToValidUTF8(s, "?")
+	}
+	end := maxLine
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:end], "?"), len(s))
 }
 
 func toString(l *engine.LState) int {

@@ -31,7 +31,7 @@ const (
 	maxDepth     = 500       // nesting of a source, because the compiler recurses
 	maxString    = 64 << 10  // bytes of one string
 	maxPattern   = 256       // bytes of a pattern, because the matcher recurses
-	maxArray     = 1 << 16   // largest index that is kept as an array
+	maxArray     = 1 << 14   // largest index that is kept as an array
 	maxRegisters = 1 << 16   // values on the stack
 	maxCalls     = 200       // calls inside calls
 	maxPrinted   = 20        // lines of one call

@@ -25,6 +25,7 @@ func pushAll(l *engine.LState, values []engine.LValue) int {
 func (st *state) stringFind(l *engine.LState) int {
 	subject, text := l.CheckString(1), l.CheckString(2)
 	start := startOf(l, 3, subject)
+	st.meter.spend(l, len(text))
 	if l.ToBool(4) || !strings.ContainsAny(text, "^$*+?.()[]%-") {
 		st.meter.spend(l, len(subject)-start)
 		i := strings.Index(subject[start:], text)
@@ -65,7 +66,7 @@ func (st *state) stringMatch(l *engine.LState) int {
 // memory of the state is counted.
 func (st *state) stringGmatch(l *engine.LState) int {
 	subject, text := l.CheckString(1), l.CheckString(2)
-	parsePattern(l, text)
+	st.parsePattern(l, text)
 	l.Push(l.NewClosure(st.gmatchNext, engine.LString(subject), engine.LString(text), engine.LNumber(0)))
 	return 1
 }
@@ -128,7 +129,7 @@ func (m *matcher) replace(replacement engine.LValue, from, to int) string {
 	var v engine.LValue
 	switch r := replacement.(type) {
 	case *engine.LTable:
-		v = m.l.GetTable(r, m.values(from, to)[0])
+		v = m.l.GetTable(r, m.nth(0, from, to))
 	case *engine.LFunction:
 		values := m.values(from, to)
 		m.l.Push(r)
@@ -169,12 +170,11 @@ func (m *matcher) filled(form string, from, to int) string {
 		case d == '0':
 			m.st.build(m.l, &b, m.subject[from:to], "string.gsub")
 		default:
-			values := m.values(from, to)
-			n := int(d - '1')
-			if n >= len(values) {
+			v := m.nth(int(d-'1'), from, to)
+			if v == engine.LNil {
 				m.l.RaiseError("string.gsub: the replacement has %%%c, and the pattern has no such capture", d)
 			}
-			m.st.build(m.l, &b, display(m.l, values[n]), "string.gsub")
+			m.st.build(m.l, &b, display(m.l, v), "string.gsub")
 		}
 	}
 	return b.String()

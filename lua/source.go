@@ -123,7 +123,32 @@ func compile(text []byte, name string) (proto *engine.FunctionProto, err error) 
 	if errors.As(err, &compiling) {
 		return nil, fault(compiling.Line, compiling.Message)
 	}
+	if err == nil {
+		sparing(proto)
+	}
 	return proto, err
+}
+
+// sparing has all tables begin with room for a few names. The engine gives them
+// room for as many as the constructor has, be they nil, or for 32 with the first
+// one, which are two KiB; and nobody could tell later whether a table has that.
+func sparing(proto *engine.FunctionProto) {
+	const opcode, shift, mask, few = 26, 9, 0x1ff, 8
+	for i := 0; i < len(proto.Code); i++ {
+		instruction := proto.Code[i]
+		names := instruction >> shift & mask
+		switch int(instruction >> opcode) {
+		case engine.OP_NEWTABLE:
+			proto.Code[i] = instruction&^(mask<<shift) | min(max(names, 1), few)<<shift
+		case engine.OP_SETLIST:
+			if names == 0 {
+				i++ // the next word is a number
+			}
+		}
+	}
+	for _, inner := range proto.FunctionPrototypes {
+		sparing(inner)
+	}
 }
 
 // syntaxFault words what the parser says in its own form.

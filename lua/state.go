@@ -32,7 +32,7 @@ func (s *Script) newState(folder *folder) (*state, error) {
 			RegistrySize: 1024, RegistryGrowStep: 1024, RegistryMaxSize: maxRegisters,
 		}),
 	}
-	st.meter = newMeter(s.options.Now, func(limit int) int { return sizeOf(st.l, limit) })
+	st.meter = newMeter(s.options.Now, func(limit int, rest func()) int { return sizeOf(st.l, limit, rest) })
 	st.l.SetContext(st.meter)
 	st.open()
 	_, err := st.call(st.l.NewFunctionFromProto(s.main.proto), loadLimit)
@@ -79,6 +79,16 @@ func (st *state) protected(f *engine.LFunction, args []engine.LValue) (err error
 		st.l.Push(a)
 	}
 	return st.l.PCall(len(args), 1, nil)
+}
+
+// tend measures what the state keeps, between two calls. After an error it is
+// spent. rest is called now and then meanwhile; nil means nothing.
+func (st *state) tend(rest func()) *Error {
+	if err := st.meter.tend(rest); err != nil {
+		st.broken = true
+		return &Error{File: st.script.name, Text: err.Error()}
+	}
+	return nil
 }
 
 // spent tells whether the state must not be used again: what ended it could

@@ -13,9 +13,9 @@ import (
 // parts of strings keep the whole string in memory.
 func (st *state) strings() *engine.LTable {
 	return st.l.SetFuncs(st.l.NewTable(), map[string]engine.LGFunction{
-		"byte": st.stringByte, "char": stringChar, "find": st.stringFind, "format": st.stringFormat,
+		"byte": st.stringByte, "char": st.stringChar, "find": st.stringFind, "format": st.stringFormat,
 		"gmatch": st.stringGmatch, "gsub": st.stringGsub, "len": stringLen, "lower": st.mapped(lower),
-		"match": st.stringMatch, "rep": st.stringRep, "reverse": st.stringReverse, "sub": stringSub, "upper": st.mapped(upper),
+		"match": st.stringMatch, "rep": st.stringRep, "reverse": st.stringReverse, "sub": st.stringSub, "upper": st.mapped(upper),
 	})
 }
 
@@ -39,9 +39,10 @@ func stringLen(l *engine.LState) int {
 	return 1
 }
 
-func stringSub(l *engine.LState) int {
+func (st *state) stringSub(l *engine.LState) int {
 	s := l.CheckString(1)
 	from, to := limits(len(s), l.CheckInt(2), l.OptInt(3, -1))
+	st.meter.spend(l, to-from)
 	l.Push(engine.LString(strings.Clone(s[from:to])))
 	return 1
 }
@@ -61,7 +62,8 @@ func (st *state) stringByte(l *engine.LState) int {
 	return to - from
 }
 
-func stringChar(l *engine.LState) int {
+func (st *state) stringChar(l *engine.LState) int {
+	st.meter.spend(l, l.GetTop())
 	bytes := make([]byte, l.GetTop())
 	for i := range bytes {
 		c := l.CheckInt(i + 1)
@@ -144,7 +146,7 @@ func (st *state) stringFormat(l *engine.LState) int {
 		}
 		spec, verb, rest := conversion(l, form)
 		argument++
-		st.build(l, &b, converted(l, argument, spec, verb), "string.format")
+		st.build(l, &b, st.converted(l, argument, spec, verb), "string.format")
 		form = rest
 	}
 	l.Push(engine.LString(b.String()))
@@ -181,10 +183,10 @@ func conversion(l *engine.LState, form string) (spec string, verb byte, rest str
 }
 
 // converted is one argument in its form.
-func converted(l *engine.LState, argument int, spec string, verb byte) string {
+func (st *state) converted(l *engine.LState, argument int, spec string, verb byte) string {
 	switch verb {
 	case 'd', 'i', 'u', 'c', 'o', 'x', 'X':
-		n := wholeNumber(l, argument)
+		n := st.wholeNumber(l, argument)
 		switch verb {
 		case 'c':
 			return fmt.Sprintf("%"+spec+"s", string([]byte{byte(n)}))
@@ -199,18 +201,22 @@ func converted(l *engine.LState, argument int, spec string, verb byte) string {
 		if !strings.Contains(spec, ".") {
 			spec += ".6"
 		}
-		return fmt.Sprintf("%"+spec+string(verb), float64(l.CheckNumber(argument)))
+		return fmt.Sprintf("%"+spec+string(verb), st.number(l, argument))
 	case 's':
-		return fmt.Sprintf("%"+spec+"s", display(l, l.CheckAny(argument)))
+		text := display(l, l.CheckAny(argument))
+		st.meter.spend(l, len(text))
+		return fmt.Sprintf("%"+spec+"s", text)
 	case 'q':
-		return quoted(l.CheckString(argument))
+		text := l.CheckString(argument)
+		st.meter.spend(l, len(text))
+		return quoted(text)
 	}
 	l.RaiseError("string.format: there is no conversion %%%s", clip(strconv.QuoteRune(rune(verb)), 10))
 	return ""
 }
 
-func wholeNumber(l *engine.LState, argument int) int64 {
-	v := float64(l.CheckNumber(argument))
+func (st *state) wholeNumber(l *engine.LState, argument int) int64 {
+	v := st.number(l, argument)
 	if !(math.Abs(v) < 1<<63) {
 		l.ArgError(argument, "is not a number that can be written without a fraction")
 	}

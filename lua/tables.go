@@ -12,7 +12,7 @@ import (
 // tables makes the library "table".
 func (st *state) tables() *engine.LTable {
 	return st.l.SetFuncs(st.l.NewTable(), map[string]engine.LGFunction{
-		"concat": st.tableConcat, "insert": st.tableInsert, "maxn": tableMaxN,
+		"concat": st.tableConcat, "insert": st.tableInsert, "maxn": st.tableMaxN,
 		"remove": st.tableRemove, "sort": st.tableSort, "unpack": st.unpack,
 	})
 }
@@ -52,10 +52,10 @@ func display(l *engine.LState, v engine.LValue) string {
 
 // build adds to a string that a script makes, and ends it at its limit.
 func (st *state) build(l *engine.LState, b *strings.Builder, s, function string) {
+	st.meter.spend(l, len(s)+1)
 	if b.Len()+len(s) > maxString {
 		l.RaiseError("%s: the result would be longer than %d KiB, the most a string may have", function, maxString>>10)
 	}
-	st.meter.spend(l, len(s)+1)
 	b.WriteString(s)
 }
 
@@ -114,7 +114,7 @@ func concatMeta(l *engine.LState, left, right engine.LValue) engine.LValue {
 func (st *state) tableConcat(l *engine.LState) int {
 	t := l.CheckTable(1)
 	separator := l.OptString(2, "")
-	first, last := l.OptInt(3, 1), l.OptInt(4, t.Len())
+	first, last := l.OptInt(3, 1), l.OptInt(4, st.length(l, t))
 	var b strings.Builder
 	for i := first; i <= last; i++ {
 		v := t.RawGetInt(i)
@@ -134,9 +134,16 @@ func (st *state) tableConcat(l *engine.LState) int {
 // entryCost is what a table's entry counts as work.
 const entryCost = 16
 
+// length is #t. It looks for the last value from the end of the array.
+func (st *state) length(l *engine.LState, t *engine.LTable) int {
+	n := t.Len()
+	st.meter.spend(l, len(arrayOf(t))-n+1)
+	return n
+}
+
 func (st *state) tableInsert(l *engine.LState) int {
 	t := l.CheckTable(1)
-	n := t.Len()
+	n := st.length(l, t)
 	if n+1 >= maxArray {
 		l.RaiseError("table.insert: a list has at most %d values", maxArray-1)
 	}
@@ -162,7 +169,7 @@ func (st *state) tableInsert(l *engine.LState) int {
 
 func (st *state) tableRemove(l *engine.LState) int {
 	t := l.CheckTable(1)
-	n := t.Len()
+	n := st.length(l, t)
 	position := l.OptInt(2, n)
 	if position < 1 || position > n {
 		l.Push(engine.LNil)
@@ -178,15 +185,15 @@ func (st *state) tableRemove(l *engine.LState) int {
 	return 1
 }
 
-func tableMaxN(l *engine.LState) int {
-	l.Push(engine.LNumber(l.CheckTable(1).MaxN()))
+func (st *state) tableMaxN(l *engine.LState) int {
+	l.Push(engine.LNumber(st.length(l, l.CheckTable(1))))
 	return 1
 }
 
 // unpack gives a list's values one by one.
 func (st *state) unpack(l *engine.LState) int {
 	t := l.CheckTable(1)
-	first, last := l.OptInt(2, 1), l.OptInt(3, t.Len())
+	first, last := l.OptInt(2, 1), l.OptInt(3, st.length(l, t))
 	if last < first {
 		return 0
 	}
@@ -234,11 +241,12 @@ func (s *sorting) Less(i, j int) bool {
 
 func (st *state) tableSort(l *engine.LState) int {
 	t := l.CheckTable(1)
-	s := &sorting{st: st, l: l, values: make([]engine.LValue, t.Len())}
+	n := st.length(l, t)
+	st.meter.spend(l, entryCost*n)
+	s := &sorting{st: st, l: l, values: make([]engine.LValue, n)}
 	if l.Get(2) != engine.LNil {
 		s.less = l.CheckFunction(2)
 	}
-	st.meter.spend(l, entryCost*len(s.values))
 	for i := range s.values {
 		s.values[i] = t.RawGetInt(i + 1)
 	}

@@ -3,7 +3,6 @@ package lua
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +61,11 @@ func (w *Weigher) Weigh(servers []Server, b Backend) (shares []float64, printed 
 	}
 	result, fault := st.call(weigh, WeighLimit, st.servers(servers), st.backend(b))
 	printed = st.printed
+	if !st.spent() && st.meter.due {
+		if err := st.tend(nil); err != nil && fault == nil {
+			fault = err
+		}
+	}
 	if st.spent() {
 		w.state = nil
 	}
@@ -184,23 +188,22 @@ func strays(t *engine.LTable, servers []Server) string {
 	for i := range servers {
 		known[servers[i].Name] = true
 	}
-	var names []string
+	stray, none := "", true
 	other := engine.LTNil
 	t.ForEach(func(key, _ engine.LValue) {
 		name, isName := key.(engine.LString)
 		switch {
 		case !isName:
 			other = max(other, key.Type())
-		case !known[string(name)]:
-			names = append(names, string(name))
+		case !known[string(name)] && (none || string(name) < stray):
+			stray, none = string(name), false
 		}
 	})
 	switch {
 	case other != engine.LTNil:
 		return fmt.Sprintf("has returned a table with %s for a key; its keys are the servers' names", article(other))
-	case len(names) > 0:
-		slices.Sort(names)
-		return fmt.Sprintf("has returned a share for %q, which is not in the list of servers", clip(names[0], 100))
+	case !none:
+		return fmt.Sprintf("has returned a share for %q, which is not in the list of servers", clip(stray, 100))
 	}
 	return ""
 }

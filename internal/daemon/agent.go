@@ -33,6 +33,7 @@ const drainLimit = 5 * time.Second
 type agent struct {
 	server    *spoa.Server
 	counts    func() (query.Counts, bool)
+	wait      func() // for what answers have left to be done
 	listeners []net.Listener
 	log       *slog.Logger
 }
@@ -49,7 +50,7 @@ func (d *daemon) newAgent(ctx context.Context) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{counts: d.queries, log: d.log}
+	a := &agent{counts: d.queries, wait: func() { d.current.Load().handler.Wait() }, log: d.log}
 	a.server = &spoa.Server{
 		Handler: spoa.HandlerFunc(d.serveSPOE), MaxFrameSize: c.MaxFrameSize, MaxConns: c.MaxConnections,
 		IdleTimeout: c.IdleTimeout, Logger: d.log, Observer: d.metrics,
@@ -198,6 +199,8 @@ func (a *agent) drain() {
 	if err != nil {
 		a.log.Warn("SPOE connections were cut: their peers did not take the answers", "waited", drainLimit.String(),
 			"meanwhile", "HAProxy goes on without variables")
+	} else {
+		a.wait()
 	}
 	counts, _ := a.counts()
 	args := []any{"on", a.addresses(), "unknown_messages", counts.Unknown}

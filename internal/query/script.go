@@ -48,6 +48,14 @@ func (h *Handler) Try(message string, args []lua.Arg) (set []lua.Variable, print
 	return h.answerer.Answer(message, args, tables{h, h.now()})
 }
 
+// Wait waits for what the script's answers have left to be done: a fraction of
+// a second. It must not be called while an answer is being given.
+func (h *Handler) Wait() {
+	if h.answerer != nil {
+		h.answerer.Wait()
+	}
+}
+
 // argsOf gives the arguments in the order of the message.
 func argsOf(m *message.Message) []lua.Arg {
 	data := m.KV.Data()

@@ -278,6 +278,53 @@ end
 same(sum, 5)
 same(next({}), nil)
 same(next({ 5 }), 1)
+same(select("#", next({})), 1)
+same(list(next({ x = 7 })), "x,7")
+same(list(next({ 5, x = 7 }, 1)), "x,7")
+same(list(next({ nil, nil, 5 }, 1)), "3,5")
+same(next({ nil, nil, 5 }, 3), nil)
+same(next({ [0] = 1 }, 0), nil)
+same(next({ [-1] = 1 }), -1)
+same(next({ [2 ^ 40] = 1 }), 2 ^ 40)
+same(next({ [1.5] = 1 }), 1.5)
+same(next({ [true] = 1 }), true)
+fails(next, {}, "x")
+fails(next, { x = 1 }, "y")
+fails(next, { 1 }, 5)
+fails(next, 1)
+do -- entries may be taken out while a table is gone through
+	local t, n = {}, 0
+	for i = 1, 100 do
+		t[i], t["k" .. i], t[-i] = i, i, i
+	end
+	for k in pairs(t) do
+		t[k], n = nil, n + 1
+	end
+	same(n, 300)
+	same(next(t), nil)
+end
+do -- and all of them are met once
+	local t, seen, n = { 1, 2, 3, a = 1, b = 2, [-1] = 3, [1.5] = 4, [true] = 5 }, {}, 0
+	for k in next, t do
+		same(seen[k], nil)
+		seen[k], n = true, n + 1
+	end
+	same(n, 8)
+end
+same(rawset({}, 5, 6)[5], 6)
+same(rawset({}, -5, 6)[-5], 6)
+fails(rawset, {}, nil, 1)
+fails(rawset, {}, 0 / 0, 1)
+same(math.max("10", 9), 10)
+same(math.floor(" 2.7 "), 2)
+fails(math.floor, "x")
+fails(math.floor)
+same(math.ldexp("1", "3"), 8)
+same(("x1y2"):gsub("(%a)(%d)", "%2%1"), "1x2y")
+same(("xy"):gsub("%a", "%1"), "xy")
+same(("xy"):gsub("()", "%1"), "1x2y3")
+fails(string.gsub, "x", "(x)", "%2")
+same(select("#", select(2, 1, 2, 3)), 2)
 
 -- math
 same(math.floor(-1.5), -2)
