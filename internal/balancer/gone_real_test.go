@@ -3,7 +3,9 @@ package balancer
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -50,4 +52,24 @@ func TestRealGoneHAProxyIsToldOnce(t *testing.T) {
 	s.until("the end is told", func() bool {
 		return s.log.Count("HAProxy's socket answers again") == 1 && len(fleet.Faults()) == 0
 	})
+}
+
+// What a pass could not do while HAProxy hung is done once it answers again, not
+// an interval later.
+func TestRealPassAfterAHang(t *testing.T) {
+	s := newSite(t, uneven(), proxy(t, "roundrobin", "s1", "s2", "s3", "s4"))
+	fleet, _ := s.start(func(b *config.Backend) { b.Interval = time.Hour })
+	s.until("a first pass", func() bool { return s.weighted(0) })
+	if err := s.haproxy[0].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	b := fleet.Balancers()[0]
+	b.Wake()
+	s.until("a pass has failed, and the socket's fault is told", func() bool {
+		return b.Tables()[0].Unread() && s.log.Count("HAProxy's socket does not answer") == 1
+	})
+	if err := s.haproxy[0].Resume(); err != nil {
+		t.Fatal(err)
+	}
+	s.until("a pass is made", func() bool { return !b.Tables()[0].Unread() && len(fleet.Faults()) == 0 })
 }
