@@ -149,11 +149,22 @@ func (s *Server) end(l *net.Listener) {
 	s.finishLocked()
 }
 
+// giveWayAfter is how long a connection must have been idle to give way to
+// another one: much longer than HAProxy takes from its HELLO to its first message,
+// and so short that who wants to hold all places has to ask without a pause.
+const giveWayAfter = 10 * time.Millisecond
+
+const (
+	mostLeaving = 64   // connections that give way at a time, beyond MaxConns
+	mostLooked  = 1024 // connections that are looked at to find one that gives way
+)
+
 // open starts to serve a connection unless there are too many.
 func (s *Server) open(nc net.Conn) {
 	s.observer().Opened()
 	c := newConn(s, nc)
-	switch s.admit(c) {
+	out, reason := s.admit(c)
+	switch reason {
 	case ReasonShutdown:
 		nc.Close()
 		s.observer().Closed(ReasonShutdown)
@@ -165,20 +176,58 @@ func (s *Server) open(nc net.Conn) {
 		nc.Close()
 		s.observer().Closed(ReasonTooMany)
 	default:
+		if out != nil {
+			s.complain(complaintReason(ReasonGaveWay), "SPOE connection closed: too many are open, and it was idle when another one came; HAProxy opens it again when it needs it",
+				"remote", out.request.RemoteAddr, "has_asked", out.asked.Load(), "in_favour_of", nc.RemoteAddr(), "max_connections", s.settings.maxConns)
+			_ = out.nc.SetReadDeadline(time.Unix(1, 0)) // it waits for a frame
+		}
 		go c.run()
 	}
 }
 
 // admit registers a connection, or says why not; [numReasons] means it is in.
-func (s *Server) admit(c *conn) Reason {
+// When all places are taken an idle connection gives way, which is returned: a
+// peer that holds places without using them must not keep HAProxy out.
+func (s *Server) admit(c *conn) (out *conn, _ Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Load() {
-		return ReasonShutdown
+		return nil, ReasonShutdown
 	}
-	if s.settings.maxConns > 0 && len(s.conns) >= s.settings.maxConns {
-		return ReasonTooMany
+	if s.settings.maxConns > 0 && len(s.conns)-s.leaving >= s.settings.maxConns {
+		if out = s.idlestLocked(); out == nil {
+			return nil, ReasonTooMany
+		}
+		out.gaveWay.Store(true)
+		s.leaving++
 	}
 	s.conns[c] = struct{}{}
-	return numReasons
+	return out, numReasons
+}
+
+// idlestLocked finds the connection that gives way: one that has never asked
+// before those that have, and of these the one that is idle longest. Nil: all are
+// in use.
+func (s *Server) idlestLocked() *conn {
+	if s.leaving >= mostLeaving {
+		return nil
+	}
+	now := s.now()
+	var found *conn
+	var foundAsked bool
+	var foundIdle time.Duration
+	looked := 0
+	for c := range s.conns {
+		if looked++; looked > mostLooked {
+			break
+		}
+		asked, idle := c.asked.Load(), now-time.Duration(c.quiet.Load())
+		if idle < giveWayAfter || c.gaveWay.Load() {
+			continue
+		}
+		if found == nil || foundAsked && !asked || foundAsked == asked && idle > foundIdle {
+			found, foundAsked, foundIdle = c, asked, idle
+		}
+	}
+	return found
 }

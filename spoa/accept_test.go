@@ -141,24 +141,16 @@ func TestAcceptFails(t *testing.T) {
 
 // TestMaxConns: one too many is told so; a place that is free again can be taken.
 func TestMaxConns(t *testing.T) {
-	g := start(t, &Server{MaxConns: 2})
-	first, second := g.connect(), g.connect()
-	g.dial().mustDisconnect(statusResources)
-	g.seen.mustClose(t, ReasonTooMany)
-	first.nc.Close()
-	g.seen.mustClose(t, ReasonPeerClosed)
-	// The place is given back right after that.
-	for {
-		p := g.dial()
-		p.send(helloFrame(16380))
-		r, err := p.read()
-		if err == nil && r.Kind == 101 {
-			p.ask(1, nil)
-			break
-		}
-		g.seen.mustClose(t, ReasonTooMany)
-	}
-	second.ask(1, nil)
+	fake(t, &Server{MaxConns: 2}, func(t *testing.T, f *faked) {
+		first, second := f.connect(), f.connect()
+		f.l.dial(t).mustDisconnect(statusResources)
+		f.seen.mustClose(t, ReasonTooMany)
+		first.nc.Close()
+		f.seen.mustClose(t, ReasonPeerClosed)
+		synctest.Wait()
+		f.connect().ask(1, nil)
+		second.ask(1, nil)
+	})
 }
 
 func TestSettings(t *testing.T) {

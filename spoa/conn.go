@@ -2,8 +2,10 @@ package spoa
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/negasus/haproxy-spoe-go/action"
@@ -29,8 +31,8 @@ const (
 	stateReady              // the HELLOs are exchanged
 )
 
-// conn is one connection from HAProxy. All but the net.Conn belongs to the
-// goroutine of run.
+// conn is one connection from HAProxy. All but the net.Conn and what is atomic
+// belongs to the goroutine of run.
 type conn struct {
 	server *Server
 	nc     net.Conn
@@ -47,7 +49,14 @@ type conn struct {
 	results  Results // of the answers in out
 
 	timing
+
+	asked   atomic.Bool  // a message has been answered
+	quiet   atomic.Int64 // since when it waits for a frame, on Server.now; inUse: it does not
+	gaveWay atomic.Bool  // another connection has its place; set under Server.mu
 }
+
+// inUse is conn.quiet while frames are answered.
+const inUse = math.MaxInt64
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, nc: nc, limit: s.settings.frameSize, in: make([]byte, minBuffer)}
@@ -55,6 +64,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	now := s.now()
 	// The HELLO is due as if its first byte had come with the connection.
 	c.timing = timing{lastRead: now, active: now, frameStart: now, partial: true}
+	c.quiet.Store(int64(now))
 	return c
 }
 
@@ -181,6 +191,9 @@ func (c *conn) notify(f rawFrame) *ending {
 			"result", result, "remote", c.request.RemoteAddr, "error", err)
 	}
 	c.results[result]++
+	if !c.asked.Load() {
+		c.asked.Store(true)
+	}
 	return nil
 }
 
@@ -236,8 +249,13 @@ func (c *conn) fill() *ending {
 			c.drain(c.server.now())
 			continue
 		}
+		if c.gaveWay.Load() {
+			return &ending{status: statusNormal, reason: ReasonGaveWay, text: "idle while all places were taken and another connection came"}
+		}
+		c.quiet.Store(int64(c.since()))
 		n, err := c.nc.Read(c.in[c.end:])
 		if n > 0 {
+			c.quiet.Store(inUse)
 			c.lastRead = c.server.now()
 			c.active = c.lastRead
 			c.end += n
@@ -282,7 +300,7 @@ func (c *conn) shrink() {
 // say logs the end of the connection: as a warning what HAProxy never does by itself.
 func (c *conn) say(end *ending) {
 	switch end.reason {
-	case ReasonPeerClosed, ReasonHealthCheck, ReasonIdle, ReasonShutdown:
+	case ReasonPeerClosed, ReasonHealthCheck, ReasonIdle, ReasonShutdown, ReasonGaveWay: // the last one has been told
 		c.server.settings.logger.Debug("SPOE connection closed", "remote", c.request.RemoteAddr,
 			"reason", end.reason, "detail", end.text)
 	default:
@@ -305,6 +323,11 @@ func (c *conn) leave(end *ending) {
 		return
 	}
 	c.out = appendDisconnect(c.out[:0], end.status, end.text)
+	if end.reason == ReasonGaveWay { // it is in nobody's place: no time for one that doesn't read
+		_ = c.nc.SetWriteDeadline(time.Now().Add(refusalTimeout))
+		_, _ = c.nc.Write(c.out)
+		return
+	}
 	if c.flush() != nil {
 		return
 	}

@@ -82,6 +82,7 @@ type scene struct {
 	port                 int // the agent's
 	http, tcp            string
 	config               string
+	maxConns             int // the next agent's; 0: the default
 	closed               chan spoa.Reason
 	mu                   sync.Mutex
 	answered, unanswered int
@@ -108,7 +109,7 @@ func (s *scene) startAgent(h spoa.Handler) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a := &agent{&spoa.Server{Handler: h, Observer: s, Logger: slog.New(slog.DiscardHandler)}, make(chan error, 1)}
+	a := &agent{&spoa.Server{Handler: h, MaxConns: s.maxConns, Observer: s, Logger: slog.New(slog.DiscardHandler)}, make(chan error, 1)}
 	go func() { a.served <- a.server.Serve(l) }()
 	s.agent = a
 	s.t.Cleanup(func() {

@@ -54,7 +54,8 @@ const (
 	ReasonHealthCheck                // a health check, answered
 	ReasonIdle                       // nothing came within Server.IdleTimeout
 	ReasonShutdown                   // Shutdown or Close
-	ReasonTooMany                    // Server.MaxConns were open already
+	ReasonTooMany                    // Server.MaxConns were open already, all in use
+	ReasonGaveWay                    // Server.MaxConns were open, this one was idle, and another one came
 	ReasonHello                      // the HELLO was missing, broken, or asked for what we do not speak
 	ReasonFrameTimeout               // a frame, or the HELLO, was not complete in time
 	ReasonWriteTimeout               // the peer did not read its answers
@@ -67,7 +68,7 @@ const (
 
 func (r Reason) String() string {
 	return [...]string{
-		"peer_closed", "health_check", "idle", "shutdown", "too_many", "hello", "frame_timeout",
+		"peer_closed", "health_check", "idle", "shutdown", "too_many", "gave_way", "hello", "frame_timeout",
 		"write_timeout", "frame_too_big", "malformed", "io", "panic",
 	}[r]
 }

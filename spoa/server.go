@@ -44,9 +44,11 @@ type Server struct {
 	MaxFrameSize int
 
 	// MaxConns bounds the open connections, health checks included, over all
-	// listeners. A connection above it gets a DISCONNECT with status 13. 0 means
-	// DefaultMaxConns, negative no bound. HAProxy 2.6 and 3.0 open about one
-	// connection for each stream that waits for an answer.
+	// listeners. For a connection above it an idle one is closed: one that has
+	// never asked before those that have, the one that is idle longest first. When
+	// all are in use it gets a DISCONNECT with status 13. 0 means DefaultMaxConns,
+	// negative no bound. HAProxy 2.6 and 3.0 open about one connection for each
+	// stream that waits for an answer.
 	MaxConns int
 
 	// IdleTimeout ends connections without a frame. It should be longer than HAProxy's
@@ -79,6 +81,7 @@ type Server struct {
 	ready     bool // settings, quit and done are set
 	listeners map[*net.Listener]struct{}
 	conns     map[*conn]struct{}
+	leaving   int           // of conns, those that gave way and have not ended yet
 	quit      chan struct{} // closed when the end begins
 	done      chan struct{} // closed when the last Serve and connection have ended
 	finished  bool          // done is closed
@@ -220,5 +223,8 @@ func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if c.gaveWay.Load() {
+		s.leaving--
+	}
 	s.finishLocked()
 }

@@ -57,6 +57,14 @@ func (c *conn) due() time.Duration {
 	return c.active + s.idleTimeout
 }
 
+// since is when the wait has begun that is about to go on.
+func (c *conn) since() time.Duration {
+	if c.partial {
+		return c.frameStart
+	}
+	return c.active
+}
+
 // armRead sets the read deadline unless it fires in time already.
 func (c *conn) armRead() {
 	due := c.due()
