@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -263,5 +264,32 @@ func BenchmarkRequests(b *testing.B) {
 				b.SetBytes(int64(w.Body.Len()))
 			}
 		})
+	}
+}
+
+// TestPageOfHAProxyGone: the cause stands above the backends, once for all of
+// them; what each has last noted of it is in its list of events.
+func TestPageOfHAProxyGone(t *testing.T) {
+	one, two := quick(), quick()
+	two.Name = "other"
+	_, servers, _ := strings.Cut(haproxyOf("other", 3), "backend other\n")
+	s := newSite(t, haproxyOf("ingest", 3)+"backend other\n"+servers, loadsOf(3), one, two)
+	s.listen()
+	s.balance()
+	s.passed()
+	s.haproxy.Kill()
+	const cause = "the file is there but nothing listens on it"
+	s.until("HAProxy is gone for both", func() bool {
+		for _, table := range s.fleet.Tables() {
+			if !table.Unread() || !strings.Contains(table.Why, cause) {
+				return false
+			}
+		}
+		all := api.Troubles(s.fleet.Faults())
+		return len(all) == 1 && strings.Contains(all[0].Cause, cause)
+	})
+	page := regexp.MustCompile(`(?s)<div class="events">.*?</div>`).ReplaceAllString(s.get("/").body, "")
+	if strings.Count(page, cause) != 1 || strings.Count(page, "Held: HAProxy could not be read; the fault above tells why.") != 2 || !strings.Contains(page, "1 fault now") {
+		t.Errorf("page:\n%s", page)
 	}
 }
