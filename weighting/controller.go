@@ -16,6 +16,7 @@ type Controller struct {
 	last     time.Time // of the last pass
 	seen     time.Time // when any server last had data; of the first pass before that
 	usual    usualTotal
+	step     stepping
 	weigher  Weigher // for Lua
 	words    words
 }
@@ -60,6 +61,7 @@ func (c *Controller) Decide(in Input) *Decision {
 		return p.hold(HoldScript, "the script gives no shares: "+err.Error()+": weights stay as they are")
 	}
 	p.limitShares()
+	p.openStep()
 	p.round()
 	p.limitSteps()
 	return p.settle()

@@ -25,10 +25,16 @@ func (p *pass) feedback() {
 			loads[i] = math.NaN()
 		}
 	}
-	steps := float64(p.c.settings.Interval) / float64(p.c.timing.FeedbackUnit)
+	interval, unit := p.c.settings.Interval, float64(p.c.timing.FeedbackUnit)
+	// The integral adds up over time, not over passes: those may come in bursts.
+	elapsed := interval
+	if p.known {
+		elapsed = min(p.elapsed, interval*3/2)
+	}
+	steps := float64(elapsed) / unit
 	mean, all := FeedbackShares(p.shares, loads, p.capacities, logs, previous, steps)
 	// What one pass does about 1 %. The integral goes on adding to it.
-	p.d.Gain = FeedbackKp + FeedbackKi*steps
+	p.d.Gain = FeedbackKp + FeedbackKi*float64(interval)/unit
 	for i := range p.entries[:p.weighed] {
 		e := &p.entries[i]
 		p.explainFeedback(e, p.shares[i], before[i], feedbackState{logs[i], previous[i]}, steps, mean, all)

@@ -38,6 +38,8 @@ type memory struct {
 	since time.Time // joined the sums then; zero: before anyone remembers
 	start float64   // cap at since
 
+	stepFrom int // weight in force when the step of max_step in hand began; 0: none
+
 	// Feedback.
 	asked     int // weight that should be in force by our last word; 0: none
 	tracked   bool
@@ -115,8 +117,9 @@ type usualTotal struct {
 // the new usual one, so that a hold ends by itself; adopted says that this
 // has happened now. A total of zero is not shown to plausible: it breaks the
 // low level, because what comes after an outage of the measuring may be low
-// and partial for a while.
-func (u *usualTotal) plausible(total float64, now time.Time, timeConstant, patience time.Duration) (ok, adopted bool) {
+// and partial for a while. A total that comes before least is over teaches
+// nothing: it is hardly another one, and passes may come in bursts.
+func (u *usualTotal) plausible(total float64, now time.Time, timeConstant, patience, least time.Duration) (ok, adopted bool) {
 	if u.passes >= usualPasses && total < tinyTotal*u.mean {
 		if u.lowSince.IsZero() {
 			u.lowSince = now
@@ -127,8 +130,12 @@ func (u *usualTotal) plausible(total float64, now time.Time, timeConstant, patie
 		*u, adopted = usualTotal{}, true
 	}
 	u.lowSince = time.Time{}
+	gone := now.Sub(u.last)
+	if u.passes > 0 && gone >= 0 && gone < least {
+		return true, adopted
+	}
 	u.passes++
-	elapsed := max(now.Sub(u.last), 0)
+	elapsed := max(gone, 0)
 	// The first passes average plainly; the exponential average follows.
 	part := max(1/float64(u.passes), -math.Expm1(-float64(elapsed)/float64(timeConstant)))
 	if u.passes == 1 {

@@ -84,6 +84,7 @@ type pass struct {
 	ceilings   []float64 // largest share if the server were not cold
 	inForce    int       // sum of the weights in force
 	pinnedSum  int       // the same with every pin in place
+	stepSum    int       // of the weights that the step of max_step starts from
 	arrivals   float64   // K of water-fill
 	total      float64   // of the measured loads as given
 	notice     string    // goes before the decision's Why
@@ -223,7 +224,7 @@ func (p *pass) implausible() (code, why string) {
 		patience = t.Rewrite
 	}
 	usual := p.c.usual.mean
-	ok, adopted := p.c.usual.plausible(p.total, p.in.Now, t.UsualTotal, patience)
+	ok, adopted := p.c.usual.plausible(p.total, p.in.Now, t.UsualTotal, patience, set.Interval/2)
 	if adopted {
 		p.notice = p.words.s("the total load ").f(p.total).s(" has been under 1 % of the usual ").f(usual).
 			s(" for ").seconds(patience).s(" and is the usual level from now on; ").end()

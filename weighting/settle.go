@@ -11,14 +11,19 @@ const sameShare = 1e-9
 // never leave it.
 func (p *pass) settle() *Decision {
 	var changed, weights int
+	stepped := false
 	for i := range p.entries {
 		e := &p.entries[i]
 		weights += e.wanted
+		stepped = stepped || e.wanted != e.weight
 		if e.weight != e.server.Weight {
 			changed++
 		}
 	}
-	if changed == 0 {
+	switch {
+	case changed == 0 && stepped:
+		return p.keep(p.notice + "max_step allows no further change before the next interval")
+	case changed == 0:
 		return p.keep(p.notice + "the weights in force are the ones wanted")
 	}
 	set := &p.c.settings

@@ -57,9 +57,10 @@ type Settings struct {
 	MinWeight      int     // 1..256
 	MaxWeight      int     // MinWeight..256
 	MaxShare       float64 // times the fair share; > 1. Not used by feedback
-	// MaxStep is the largest relative change of an integer weight in one pass:
-	// with 0.2 a weight of 100 may go to 80..120. One unit is always allowed,
-	// and MinWeight and MaxWeight come first. 0 turns it off.
+	// MaxStep is the largest relative change of an integer weight in one
+	// interval: with 0.2 a weight of 100 may go to 80..120, however many passes
+	// there are (orders and reloads make some between the usual ones). One unit
+	// is always allowed, and MinWeight and MaxWeight come first. 0 turns it off.
 	MaxStep    float64
 	Deadband   float64 // relative change of a share below which nothing is written
 	Quorum     float64 // 0..1: least fraction of servers with fresh data

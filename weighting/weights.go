@@ -15,10 +15,9 @@ const largestWeight = 256
 // all grow by the same step until they reach the scale, and not be balanced.
 func (p *pass) round() {
 	full := largestWeight / maxOf(p.shares)
-	inForce := float64(p.inForce)
 	s, text := full, "256 / largest share"
-	if step := p.c.settings.MaxStep; step > 0 && inForce*(1+step/2) < full {
-		s, text = inForce*(1+step/2), "sum of the weights in force, raised by half of max_step"
+	if largest := p.stepScale(); largest < full {
+		s, text = largest, "sum of the weights that the step starts from, raised by half of max_step"
 	}
 	kept := p.keptScale()
 	keeps := kept > 0 && p.fits(kept, full)
@@ -96,36 +95,4 @@ func (p *pass) limitWeight(e *entry, share, scale float64, scaleText string) int
 		e.out.because(StepMaxWeight, float64(rounded), float64(w), "no weight above max_weight")
 	}
 	return w
-}
-
-// limitSteps applies max_step. MinWeight and MaxWeight come first.
-func (p *pass) limitSteps() {
-	step := p.c.settings.MaxStep
-	if !(step > 0) {
-		return
-	}
-	for i := range p.entries {
-		e := &p.entries[i]
-		if e.pinned() {
-			continue
-		}
-		low, high := stepRange(e.server.Weight, step)
-		w := min(max(e.weight, low), high)
-		w = min(max(w, p.c.settings.MinWeight, 1), p.c.settings.MaxWeight, largestWeight)
-		if w != e.weight {
-			e.out.because(StepMaxStep, float64(e.weight), float64(w), p.words.s("weight ").i(e.server.Weight).
-				s(" may change by ").f(step*100).s(" % in one pass: ").i(low).s(" to ").i(high).end())
-			e.weight = w
-		}
-	}
-}
-
-// stepRange returns the weights that one step may reach from weight. The tiny
-// slack keeps 100 * 1.1 from being short of 110.
-func stepRange(weight int, step float64) (low, high int) {
-	const slack = 1e-9
-	w := float64(weight)
-	low = min(int(math.Ceil(w*(1-step)-slack)), weight-1)
-	high = max(int(math.Floor(w*(1+step)+slack)), weight+1)
-	return low, high
 }
