@@ -25,6 +25,8 @@ type memory struct {
 	missingFor time.Duration // without data while others had some
 	lost       bool          // missingFor outlasted the hold; ends after trustPoints
 	zeros      int           // distinct data points of zero with many sessions open
+	shown      bool          // has had a load above zero, or is empty because it has just come
+	seen       int           // distinct data points at all, up to stuckPoints
 	kept       float64       // share that it keeps while it has no data; 0: none
 	keptAmong  int           // servers in rotation when kept was taken
 
@@ -52,7 +54,7 @@ type memory struct {
 // must not be flattened by a restart of this process.
 func (m *memory) enter(now time.Time, known bool) {
 	if m.out || !known {
-		*m = memory{pass: m.pass, since: now, start: coldCap}
+		*m = memory{pass: m.pass, since: now, start: coldCap, shown: true}
 	}
 }
 

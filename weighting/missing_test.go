@@ -160,7 +160,9 @@ func TestStuckAtZeroCountsAsMissing(t *testing.T) {
 		t.Run(string(onMissing), func(t *testing.T) {
 			s := settings(WaterFill)
 			s.OnMissing = onMissing
-			r := newRig(t, s, 0, 100, 100, 100, 100, 100)
+			r := newRig(t, s, 100, 100, 100, 100, 100, 100)
+			r.pass()
+			r.server(0).Load = 0
 			for i := range 2 {
 				d := r.pass()
 				if d.Servers[0].Relative != 0 {
@@ -180,6 +182,45 @@ func TestStuckAtZeroCountsAsMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A restart must not believe for three points what was not believed before it.
+func TestAZeroIsDoubtedAtOnceByAControllerThatKnowsNoLoadOfIt(t *testing.T) {
+	r := newRig(t, settings(WaterFill), 0, 100, 100, 100, 100, 100)
+	for range 10 {
+		d := r.pass()
+		wantReason(t, d, 0, StepStuck, "10 sessions")
+		if got := d.Servers[0].Share; math.Abs(got-1./6) > 0.01 {
+			t.Fatalf("share %v, want an average one", got)
+		}
+	}
+	r.server(0).Load = 100
+	r.passes(2) // trusted again
+	r.server(0).Load = 0
+	if d := r.pass(); d.reason(0, StepStuck) != nil {
+		t.Fatalf("a server that has shown load is doubted at its first zero: %+v", d.Servers[0].Reasons)
+	}
+}
+
+func TestAServerThatHasJustComeMayReportZero(t *testing.T) {
+	r := newRig(t, settings(WaterFill), 100, 100, 100, 100)
+	r.server(3).Rotation = Maint
+	r.pass()
+	r.server(3).Rotation, r.server(3).Load = InRotation, 0
+	if d := r.passes(2); d.Fresh != 4 {
+		t.Fatalf("fresh %d, want 4: its data are older than its connections: %+v", d.Fresh, d.Servers[3].Reasons)
+	}
+}
+
+func TestAQuietServerMayGoOnReportingZero(t *testing.T) {
+	r := newRig(t, settings(WaterFill), 0, 100, 100, 100)
+	r.server(0).Sessions = 0
+	r.passes(3)
+	r.server(0).Sessions = 10 // connections have come, their load not yet
+	if d := r.passes(2); d.Fresh != 4 {
+		t.Fatalf("fresh %d, want 4: %+v", d.Fresh, d.Servers[0].Reasons)
+	}
+	wantReason(t, r.pass(), 0, StepStuck, "10 sessions")
 }
 
 func TestNotStuckWithFewSessionsOrUnknownOnes(t *testing.T) {

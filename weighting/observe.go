@@ -90,6 +90,10 @@ func (p *pass) believe() {
 // reported nothing but zero over stuckPoints data points while it held more
 // than half the mean number of sessions and others reported load. With
 // "higher is better" a zero is the worst report, not the best, so it stands.
+//
+// A server that was there before us and has shown no load yet is doubted at
+// once: for all we know it was stuck already, and not believed, before this
+// process began.
 func (p *pass) stuck(e *entry, anyLoad bool, meanSessions float64) bool {
 	m := e.mem
 	suspect := e.load == 0 && anyLoad && p.c.settings.Better != Higher &&
@@ -97,8 +101,14 @@ func (p *pass) stuck(e *entry, anyLoad bool, meanSessions float64) bool {
 	switch {
 	case e.load > 0 || e.load == 0 && anyLoad && !suspect:
 		m.zeros = 0
+	case suspect && !m.shown && m.seen < stuckPoints:
+		m.zeros = stuckPoints
 	case suspect && m.fresh(e.server, p.in.Now):
 		m.zeros = min(m.zeros+1, stuckPoints)
+	}
+	m.shown = m.shown || e.load > 0
+	if m.fresh(e.server, p.in.Now) {
+		m.seen = min(m.seen+1, stuckPoints)
 	}
 	return m.zeros >= stuckPoints
 }
