@@ -38,6 +38,9 @@ func (p *Program) run(ctx context.Context) error {
 	err = daemon.Run(ctx, daemon.Options{
 		Config: c, Load: func() (*config.Config, error) { return p.read(ctx) }, Reload: reload, Version: p.version(), Log: p.Stderr,
 	})
+	if errors.Is(err, daemon.ErrLogUnread) {
+		return silent(exitFailed) // the words would wait for that reader as well
+	}
 	if busy := (*daemon.ListenError)(nil); errors.As(err, &busy) {
 		return failed(err, hintListen(err)...)
 	}

@@ -12,9 +12,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,7 +35,7 @@ type Options struct {
 	Load    func() (*config.Config, error) // reads the configuration again, for a reload
 	Reload  <-chan os.Signal               // asks for a reload; nil: never
 	Version string
-	Log     io.Writer // where log lines go
+	Log     io.Writer // where log lines go; it may block, and outlive Run in a write then
 }
 
 // endLimit is how long the parts may take to end. Each has a shorter limit of
@@ -44,6 +46,7 @@ const endLimit = 20 * time.Second
 type daemon struct {
 	options Options
 	log     *slog.Logger
+	lines   *logLines // of log
 	level   *slog.LevelVar
 	started time.Time
 
@@ -63,9 +66,18 @@ type daemon struct {
 }
 
 // Run runs until ctx ends, then ends every part and returns nil. An error
-// before that is of a part that can't start or go on.
-func Run(ctx context.Context, o Options) error {
+// before that is of a part that can't start or go on; it is ErrLogUnread as
+// well when nobody reads the log. From the first call on SIGPIPE is ignored: a
+// reader of standard error that dies is no reason to end.
+func Run(ctx context.Context, o Options) (err error) {
+	signal.Ignore(syscall.SIGPIPE)
 	d := newDaemon(o)
+	go d.lines.run()
+	defer func() {
+		if !d.lines.end(logEndLimit) && err != nil {
+			err = fmt.Errorf("%w (%w)", err, ErrLogUnread)
+		}
+	}()
 	d.log.Info("starting", "version", o.Version, "config", o.Config.File, "backends", len(o.Config.Backends))
 	d.warnings(o.Config)
 	release, err := d.claim()
@@ -108,7 +120,8 @@ func Run(ctx context.Context, o Options) error {
 func newDaemon(o Options) *daemon {
 	d := &daemon{options: o, now: time.Now, started: time.Now().UTC(), level: &slog.LevelVar{}}
 	d.level.Set(o.Config.Log.Level)
-	d.log = slog.New(logHandler(o.Log, o.Config.Log.Format, d.level))
+	d.lines = newLogLines(o.Log, logRoom, lossLine(o.Config.Log.Format, d.level))
+	d.log = slog.New(logHandler(d.lines, o.Config.Log.Format, d.level))
 	d.faults = balancer.NewFaultLog(d.log, d.now)
 	d.reload.Store(&reloadState{loaded: d.started})
 	d.controls = balancer.NewControls(d.now, d.ordered)
@@ -185,7 +198,7 @@ func (d *daemon) serve(ctx context.Context, l *listeners) error {
 
 // tellers are the parts that tell of the balancers.
 func (d *daemon) tellers(l *listeners) []func(context.Context) error {
-	all := []func(context.Context) error{d.reporting.run, d.watchdog}
+	all := []func(context.Context) error{d.reporting.run, d.watchdog, d.watchLog}
 	if l.admin != nil {
 		all = append(all, func(ctx context.Context) error { return d.admin.Serve(ctx, l.admin) })
 	}

@@ -20,18 +20,20 @@ type generation struct {
 	fleet    *balancer.Fleet
 	handler  *query.Handler
 	reporter *report.Reporter // nil: nothing is reported
+	chances  *chances
 }
 
 // newGeneration wires a checked configuration; it does no I/O beyond that. An
 // error changes nothing.
 func (d *daemon) newGeneration(c *config.Config, before *generation) (*generation, error) {
+	chances := newChances(c)
 	fleet, err := balancer.NewFleet(c, balancer.FleetOptions{
-		Logger: d.log, Controls: d.controls, Observer: balancer.Observers{d.metrics, d},
+		Logger: d.log, Controls: d.controls, Observer: balancer.Observers{d.metrics, d, chances},
 	})
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{config: c, fleet: fleet}
+	g := &generation{config: c, fleet: fleet, chances: chances}
 	var old *query.Handler
 	if before != nil {
 		old = before.handler
@@ -59,10 +61,6 @@ func (d *daemon) reportSource() report.Source {
 	return report.SourceOf(g.config, g.fleet)
 }
 
-// reloadPause is the least time between two reloads. Each ends the questions to
-// Graphite that are under way: SIGHUPs without a pause would let none through.
-const reloadPause = time.Second
-
 // balance runs the generation in force, and the next one after a reload, until
 // ctx ends.
 func (d *daemon) balance(ctx context.Context) error {
@@ -73,7 +71,7 @@ func (d *daemon) balance(ctx context.Context) error {
 		ended := make(chan error, 1)
 		go func() { ended <- g.fleet.Run(running) }()
 		d.notify.ready()
-		next, err := d.nextGeneration(g, ended, began.Add(reloadPause))
+		next, err := d.nextGeneration(g, ended, began)
 		if next == nil {
 			stop()
 			return err
@@ -87,15 +85,25 @@ func (d *daemon) balance(ctx context.Context) error {
 	}
 }
 
-// nextGeneration waits for a reload that works, none before the given time. It
-// returns nil when the present fleet has ended.
-func (d *daemon) nextGeneration(g *generation, ended <-chan error, from time.Time) (*generation, error) {
-	pause := time.NewTimer(time.Until(from))
+// nextGeneration waits for a reload that works. It returns nil when the present
+// fleet, which began at the given time, has ended.
+func (d *daemon) nextGeneration(g *generation, ended <-chan error, began time.Time) (*generation, error) {
+	pause := time.NewTimer(time.Until(began.Add(reloadPause)))
 	defer pause.Stop()
-	select {
-	case err := <-ended:
-		return nil, err
-	case <-pause.C:
+	limit := time.NewTimer(time.Until(began.Add(chanceLimit(g.config))))
+	defer limit.Stop()
+	paused, had := pause.C, g.chances.had
+	for paused != nil || had != nil {
+		select {
+		case err := <-ended:
+			return nil, err
+		case <-paused:
+			paused = nil
+		case <-had:
+			had = nil
+		case <-limit.C:
+			paused, had = nil, nil
+		}
 	}
 	for {
 		select {

@@ -1,9 +1,15 @@
 package daemon
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if file := os.Getenv(runFile); file != "" {
+		os.Exit(runAsDaemon(file))
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,17 +1,25 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/api"
+	"github.com/haproxy-weighter/haproxy-weighter/internal/balancer"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 )
 
@@ -209,4 +217,91 @@ func TestReloadOfAScript(t *testing.T) {
 	write(fmt.Sprintf(body, "s.name == 's1' and 1 or 3"))
 	s.hangUp()
 	s.until("the new script counts", func() bool { return 3*s.weight("ingest/s1") <= s.weight("ingest/s4")+2 })
+}
+
+// One reload a second while Graphite takes longer than that: passes get through
+// all the same, and the last file counts.
+func TestReloadStormWithASlowGraphite(t *testing.T) {
+	s := newScene(t)
+	const takes = 1500 * time.Millisecond
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(takes):
+			s.store.Handler().ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(slow.Close)
+	s.url = slow.URL
+	s.configure(oneToFour, "")
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte(`timeout = "400ms"`), []byte(`timeout = "10s"`), 1)
+	text = bytes.Replace(text, []byte(`interval = "1s"`), []byte(`interval = "11s"`), 1)
+	if err := os.WriteFile(s.file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	ended := make(chan struct{})
+	var storm sync.WaitGroup
+	storm.Go(func() {
+		for ticker := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				select { // as signal.Notify does
+				case s.reload <- syscall.SIGHUP:
+				default:
+				}
+			}
+		}
+	})
+	defer storm.Wait()
+	defer close(ended)
+	s.untilLog(2, "configuration reloaded")
+	s.load("s1", 100)
+	s.load("s3", 400)
+	s.until("the new loads count", func() bool { return s.weight("ingest/s3") < s.weight("ingest/s1") })
+}
+
+// A generation has had its chances when each backend was asked about and tried,
+// or could not be asked about.
+func TestChances(t *testing.T) {
+	c := &config.Config{Backends: []config.Backend{{Name: "a"}, {Name: "b"}}}
+	all := newChances(c)
+	had := func(want bool, when string) {
+		t.Helper()
+		got := false
+		select {
+		case <-all.had:
+			got = true
+		default:
+		}
+		if got != want {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	all.Passed(&balancer.Table{Backend: "a"})
+	all.Rendered("b", errors.New("no answer"), time.Second)
+	had(false, "a table of a with the loads from before")
+	all.Rendered("a", nil, time.Second)
+	all.Passed(&balancer.Table{Backend: "b"})
+	had(false, "a was not tried")
+	all.Passed(&balancer.Table{Backend: "a"})
+	had(true, "all tried")
+	all.Passed(&balancer.Table{Backend: "a"})
+	all.Rendered("a", errors.New("no answer"), time.Second)
+	for _, limits := range []struct{ graphite, haproxy, want time.Duration }{
+		{5 * time.Second, 2 * time.Second, 7 * time.Second},
+		{100 * time.Millisecond, 100 * time.Millisecond, reloadPause},
+		{5 * time.Minute, time.Minute, chanceMost},
+	} {
+		c.Graphite.Timeout, c.HAProxy.Timeout = limits.graphite, limits.haproxy
+		if got := chanceLimit(c); got != limits.want {
+			t.Errorf("limit %v for %v and %v, want %v", got, limits.graphite, limits.haproxy, limits.want)
+		}
+	}
 }

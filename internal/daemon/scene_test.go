@@ -36,12 +36,14 @@ type scene struct {
 	dir     string
 	file    string // of the configuration
 	log     *logbook.Book
+	output  io.Writer // where the daemon's lines go; log unless a test says otherwise
 	reload  chan os.Signal
 	stop    func() // the daemon; nil when it does not run
 }
 
 func newScene(t *testing.T) *scene {
 	s := &scene{t: t, log: &logbook.Book{}, store: memgraphite.New(nil)}
+	s.output = s.log
 	dir, err := haproxyproc.TempDir() // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +147,7 @@ func (s *scene) options() Options {
 	s.reload = make(chan os.Signal, 1)
 	return Options{
 		Config: c, Load: func() (*config.Config, error) { return config.Load(s.file) },
-		Reload: s.reload, Version: "test", Log: s.log,
+		Reload: s.reload, Version: "test", Log: s.output,
 	}
 }
 
