@@ -179,8 +179,9 @@ var refusals = [...]struct {
 	{"Can't find the target PID", ErrNoWorker},
 }
 
-// severity is what "severity-output number" puts before an answer.
-var severity = regexp.MustCompile(`^\[[0-7]\]: `)
+// severity is what "severity-output number" and "severity-output string" put
+// before an answer.
+var severity = regexp.MustCompile(`^\[(?:[0-7]|emerg|alert|crit|err|warning|notice|info|debug)\]: `)
 
 // classify gives a refusal its type; nil when the text is not a known one.
 func classify(text string) error {

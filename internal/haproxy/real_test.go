@@ -99,7 +99,7 @@ func TestAlgorithms(t *testing.T) {
 	})
 }
 
-// TestRealSeverity: a socket with numbers before its refusals.
+// TestRealSeverity: sockets with numbers and with words before their refusals.
 func TestRealSeverity(t *testing.T) {
 	haproxytest.ForEachVersion(t, func(t *testing.T, b haproxyproc.Binary) {
 		dir, err := haproxyproc.TempDir()
@@ -107,18 +107,36 @@ func TestRealSeverity(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer removeAll(t, dir)
-		path := filepath.Join(dir, "severity")
-		startHAProxy(t, haproxyproc.Options{Binary: b.Path, Dir: dir, Config: smallConfig("global\n  stats socket " + path + " mode 600 level admin severity-output number\n")})
-		c := NewClient(Address{Kind: kindUnix, Path: path}, Options{})
-		out := mustSet(t, c, "rr", Change{"s1", 5}, Change{"nosuch", 6})
-		if out.Applied != 1 || !errors.Is(out.Failed["nosuch"], ErrNoServer) || !strings.Contains(out.Failed["nosuch"].Error(), "[3]: No such server.") {
-			t.Errorf("outcome %+v", out)
+		forms := map[string]string{"number": "[3]: ", "string": "[err]: "}
+		global := "global\n"
+		for form := range forms {
+			global += "  stats socket " + filepath.Join(dir, form) + " mode 600 level admin severity-output " + form + "\n" +
+				"  stats socket " + filepath.Join(dir, form+".user") + " mode 600 level user severity-output " + form + "\n"
 		}
-		if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
-			t.Errorf("state %+v", s)
-		}
-		if err := c.Probe(t.Context()); err != nil {
-			t.Errorf("probe: %v", err)
+		static := "\nbackend fixed\n  balance static-rr\n  server s1 127.0.0.1:1 weight 100\n"
+		startHAProxy(t, haproxyproc.Options{Binary: b.Path, Dir: dir, Config: smallConfig(global) + static})
+		for form, prefix := range forms {
+			c := NewClient(Address{Kind: kindUnix, Path: filepath.Join(dir, form)}, Options{})
+			out := mustSet(t, c, "rr", Change{"s1", 5}, Change{"nosuch", 6})
+			if out.Applied != 1 || !errors.Is(out.Failed["nosuch"], ErrNoServer) || !strings.Contains(out.Failed["nosuch"].Error(), prefix+"No such server.") {
+				t.Errorf("%s: outcome %+v", form, out)
+			}
+			if out := mustSet(t, c, "fixed", Change{"s1", 5}); !errors.Is(out.Failed["s1"], ErrStaticAlgorithm) {
+				t.Errorf("%s: outcome of a static algorithm %+v", form, out)
+			}
+			if s := mustState(t, c, "rr"); len(s.Servers) != 2 {
+				t.Errorf("%s: state %+v", form, s)
+			}
+			if _, err := c.State(t.Context(), "nosuch"); !errors.Is(err, ErrNoBackend) {
+				t.Errorf("%s: no backend: %v", form, err)
+			}
+			if err := c.Probe(t.Context()); err != nil {
+				t.Errorf("%s: probe: %v", form, err)
+			}
+			user := NewClient(Address{Kind: kindUnix, Path: filepath.Join(dir, form+".user")}, Options{})
+			if err := user.Probe(t.Context()); !errors.Is(err, ErrPermission) {
+				t.Errorf("%s: probe of a user: %v", form, err)
+			}
 		}
 	})
 }
