@@ -28,7 +28,7 @@ func (p *pass) openStep() {
 		return
 	}
 	st := &p.c.step
-	if !p.known && !p.in.LastChange.IsZero() {
+	if st.began.IsZero() && !p.in.LastChange.IsZero() {
 		*st = stepping{began: p.in.LastChange, closed: true}
 	}
 	gone := p.in.Now.Sub(st.began)

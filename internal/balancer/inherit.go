@@ -2,7 +2,11 @@ package balancer
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
+
+	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // Inherit takes over what the fleet of an earlier configuration knows, so that
@@ -72,12 +76,46 @@ func (p *plane) inherit(old *plane) {
 	}
 	p.sight.Store(old.sight.Load())
 	p.learnt.Store(old.learnt.Load())
-	// The function's own memory goes on when nothing that shapes weights has
-	// changed; a new one starts from the weights in force.
-	if old.controller != nil && p.backend.FunctionSet == old.backend.FunctionSet &&
-		reflect.DeepEqual(p.backend.Weighting, old.backend.Weighting) {
-		p.controller, p.function = old.controller, old.function
+	p.inheritController(old)
+}
+
+// inheritController goes on with what is known of the loads, as long as they
+// mean the same. Without any change the function's own memory goes on too.
+func (p *plane) inheritController(old *plane) {
+	if old.controller == nil || !sameLoads(p.backend, old.backend) {
+		return
 	}
+	p.controller, p.function = old.controller, old.function
+	if p.backend.FunctionSet == old.backend.FunctionSet && reflect.DeepEqual(p.backend.Weighting, old.backend.Weighting) {
+		return
+	}
+	p.newController() // follow makes another when the function is another
+}
+
+// newController makes the controller of p.function, which goes on where the
+// last one stopped.
+func (p *plane) newController() {
+	settings := p.backend.Weighting
+	settings.Function = p.function
+	last := p.controller
+	p.controller = weighting.NewController(settings)
+	if last != nil {
+		p.controller.Continue(last)
+	}
+}
+
+// sameLoads tells whether the loads of two configurations of a backend can be
+// told together: the same series, read in the same way.
+func sameLoads(a, b *config.Backend) bool {
+	return a.Target == b.Target && expression(a.ServerRegexp) == expression(b.ServerRegexp) && a.ServerName == b.ServerName &&
+		a.Window == b.Window && a.Until == b.Until && a.Aggregate == b.Aggregate && a.Weighting.Better == b.Weighting.Better
+}
+
+func expression(r *regexp.Regexp) string {
+	if r == nil {
+		return ""
+	}
+	return r.String()
 }
 
 // inherit takes over the estimate, and the counters that the next one is made of.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
 // fleetOf makes a fleet of rigs with one HAProxy each.
@@ -103,26 +106,87 @@ func TestInheritNamesWhatIsDropped(t *testing.T) {
 	}
 }
 
-// Changed settings get a new function, which starts from the weights in force;
-// the same settings keep what the function remembers.
-func TestInheritKeepsTheFunctionsMemory(t *testing.T) {
+// The same settings keep the controller; with others a new one knows what the
+// old one knew of the loads, unless they mean something else now.
+func TestInheritKeepsWhatIsKnownOfTheLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fourServers()
 		before := newRig(t, ingest(), newGraphite(uneven()), p)
 		stop := run(t, fleetOf(before))
 		time.Sleep(5 * time.Second)
 		stop()
-		same := newRig(t, ingest(), newGraphite(uneven()), p)
-		fleetOf(same).Inherit(fleetOf(before))
-		if same.balancer.planes[0].controller != before.balancer.planes[0].controller {
-			t.Error("the function has forgotten, though nothing has changed")
+		known := before.balancer.planes[0].controller
+		for _, change := range []struct {
+			name       string
+			change     func(*config.Backend)
+			same, none bool
+		}{
+			{"nothing", func(*config.Backend) {}, true, false},
+			{"deadband", func(b *config.Backend) { b.Weighting.Deadband = 0.06 }, false, false},
+			{"function", func(b *config.Backend) { b.FunctionSet, b.Weighting.Function = true, weighting.Feedback }, false, false},
+			{"target", func(b *config.Backend) { b.Target = "other.*" }, false, true},
+			{"aggregate", func(b *config.Backend) { b.Aggregate = graphite.Max }, false, true},
+			{"server_regexp", func(b *config.Backend) { b.ServerRegexp = regexp.MustCompile("(.*)") }, false, true},
+		} {
+			b := ingest()
+			change.change(&b)
+			next := newRig(t, b, newGraphite(uneven()), p)
+			fleetOf(next).Inherit(fleetOf(before))
+			got := next.balancer.planes[0].controller
+			if (got == known) != change.same || (got == nil) != change.none {
+				t.Errorf("%s has changed: controller %p, that of before is %p", change.name, got, known)
+			}
 		}
-		b := ingest()
-		b.Weighting.MaxShare = 2
-		changed := newRig(t, b, newGraphite(uneven()), p)
-		fleetOf(changed).Inherit(fleetOf(before))
-		if changed.balancer.planes[0].controller != nil {
-			t.Error("the old function goes on with other settings")
+	})
+}
+
+// A zero that was not believed is not believed after a reload that changes how
+// weights are made, nor after a change of the function, nor by a process that
+// has just begun.
+func TestADisbelievedZeroOutlivesReloadsAndRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(map[string]float64{"s1": 100, "s2": 100, "s3": 100, "s4": 100})
+		p.do(func() {
+			for _, s := range []string{"s1", "s2", "s3", "s4"} {
+				p.server(s).Sessions = 10
+			}
+		})
+		before := newRig(t, ingest(), g, p)
+		stop := run(t, fleetOf(before))
+		time.Sleep(time.Minute)
+		g.do(func() { g.loads["s1"] = 0 })
+		time.Sleep(5 * time.Minute)
+		stop()
+		fair := func(r *rig) {
+			t.Helper()
+			row := r.table(0).row("s1")
+			if !slices.ContainsFunc(row.Reasons, func(r weighting.Reason) bool { return r.Step == weighting.StepStuck }) || row.Share > 0.26 {
+				t.Errorf("share %v: %+v", row.Share, row.Reasons)
+			}
+		}
+		fair(before)
+		for _, change := range []func(*config.Backend){
+			func(b *config.Backend) { b.Weighting.Deadband = 0.06 },
+			func(b *config.Backend) { b.FunctionSet, b.Weighting.Function = true, weighting.LimitedProportions },
+			nil, // a restart
+		} {
+			b := ingest()
+			if change != nil {
+				change(&b)
+			}
+			next := newRig(t, b, g, p)
+			f := fleetOf(next)
+			if change != nil {
+				f.Inherit(fleetOf(before))
+			}
+			stop := run(t, f)
+			for range 4 {
+				time.Sleep(31 * time.Second)
+				synctest.Wait()
+				fair(next)
+			}
+			stop()
+			before = next
 		}
 	})
 }

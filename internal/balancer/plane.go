@@ -307,18 +307,17 @@ func (p *plane) meet(ctx context.Context, state *haproxy.State) (*haproxy.State,
 // follow takes up the balance algorithm: it decides the function when the file
 // names none, and some algorithms take no weights.
 func (p *plane) follow(state *haproxy.State) {
-	settings := p.backend.Weighting
-	why := "named in the file"
+	function, why := p.backend.Weighting.Function, "named in the file"
 	if !p.backend.FunctionSet {
-		settings.Function, why = weighting.WaterFill, "the default"
+		function, why = weighting.WaterFill, "the default"
 		if state.Algorithm == "leastconn" {
-			settings.Function, why = weighting.Feedback, "the default with balance leastconn"
+			function, why = weighting.Feedback, "the default with balance leastconn"
 		}
 	}
-	if p.controller == nil || settings.Function != p.function {
-		p.log.Info("weighting function", "function", string(settings.Function), "why", why)
-		p.function = settings.Function
-		p.controller = weighting.NewController(settings)
+	if p.controller == nil || function != p.function {
+		p.log.Info("weighting function", "function", string(function), "why", why)
+		p.function = function
+		p.newController()
 	}
 	if state.Algorithm == "static-rr" { // known beforehand, so that no write has to be refused
 		p.refuse(state.Algorithm)
