@@ -183,6 +183,9 @@ func TestOrdersShowAtOnce(t *testing.T) {
 		if a := s.order("unpin", `{"backend":"ingest","server":"s1"}`); a.status != http.StatusOK {
 			t.Fatalf("unpin: %+v", a)
 		}
+		if a := s.order("unfreeze", `{"backend":"ingest"}`); a.status != http.StatusOK || !strings.Contains(s.get("/").body, "Held by a freeze in the last pass.") {
+			t.Errorf("unfreeze: %+v", a)
+		}
 		if table := first(); table.Servers[0].Pin != nil || !table.OrdersPending || strings.Contains(s.get("/").body, `<span class="badge note">pinned</span>`) {
 			t.Errorf("the pin is still shown: %+v", table)
 		}

@@ -98,6 +98,8 @@ func (m *maker) verdict() string {
 		}
 	}
 	switch {
+	case t.HoldCode == balancer.HoldFrozen && m.control.Freeze == nil:
+		return "Held by a freeze in the last pass."
 	case t.Verdict == weighting.Hold && m.unread:
 		return "Held: HAProxy could not be read; the fault above tells why."
 	case t.Verdict == weighting.Hold:

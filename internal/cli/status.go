@@ -311,7 +311,7 @@ func (w *statusWriter) servers(t *api.Table) error {
 	if err := w.p.writeTable(serversTable(t, w.now)); err != nil {
 		return err
 	}
-	if t.Why != "" && !isHeld(t) {
+	if t.Why != "" && !isHeld(t) && !thawed(t) {
 		w.line("last pass: %s", t.Why)
 	}
 	if loop := wordsLoopOf(t); loop != "" {

@@ -105,6 +105,8 @@ func modeCell(mode string) cell {
 
 func verdictCell(t *api.Table) cell {
 	switch {
+	case thawed(t):
+		return cell{"was frozen", yellow}
 	case t.HoldCode == balancer.HoldFrozen:
 		return cell{"frozen", yellow}
 	case t.Verdict == weighting.Hold && t.HoldCode != "":
@@ -122,6 +124,9 @@ func verdictCell(t *api.Table) cell {
 	}
 	return cell{"weights are good", green} // but for pins
 }
+
+// thawed tells whether a freeze has ended since the last pass.
+func thawed(t *api.Table) bool { return t.HoldCode == balancer.HoldFrozen && t.Freeze == nil }
 
 // unset are the servers whose weight in force is not the one decided.
 func unset(t *api.Table) []string {

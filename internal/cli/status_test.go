@@ -63,7 +63,7 @@ func badStatus() *api.Status {
 		Freeze: &balancer.Freeze{Order: order},
 		Mode:   &balancer.ModeOrder{Order: balancer.Order{Reason: "x\x1b[31m", Author: "eve", Since: noon}, Mode: "observe"},
 	}
-	frozen.Servers[1].Pin = ptr(control.Pins["s2"])
+	frozen.Servers[1].Pin, frozen.Freeze = ptr(control.Pins["s2"]), control.Freeze
 	frozen.Servers[1].Weight, frozen.Servers[1].AppliedWeight = 9, 85
 	s.Backends[0].Mode, s.Backends[0].Control, s.Backends[0].Tables = "observe", control, []api.Table{frozen, held}
 	s.Backends = append(s.Backends, api.BackendStatus{Backend: "out", Mode: "live", IntervalSeconds: 30, Tables: []api.Table{}})
@@ -115,6 +115,13 @@ gone/s1 is pinned at 5 until it is taken back, by eve: x
 	}
 	if _, out, _ = command(t, "status", "in", "--control", socket); strings.Contains(out, "gone") {
 		t.Errorf("status of another backend:\n%s", out)
+	}
+	thawed := goodStatus()
+	last := &thawed.Backends[0].Tables[0]
+	last.Verdict, last.HoldCode, last.Why, last.OrdersPending = weighting.Hold, balancer.HoldFrozen, "frozen by bob", true
+	_, out, _ = command(t, "status", "in", "--control", fakeDaemon(t, answers{"GET /api/v1/status": thawed}))
+	if !strings.Contains(out, "was frozen") || strings.Contains(out, "bob") {
+		t.Errorf("after a freeze, before the next pass:\n%s", out)
 	}
 	code, _, stderr := command(t, "status", "gone", "--control", socket)
 	if code != exitFailed || !strings.Contains(stderr, `no backend "gone"`) || !strings.Contains(stderr, "status without BACKEND shows them") {
