@@ -75,6 +75,7 @@ type Balancer struct {
 	beat    beat          // of the goroutine that renders
 	wake    chan struct{} // asks for a pass at once; holds one
 	notify  []func()
+	agreed  int // pictures in a row with clocks that clearly agree
 }
 
 // New returns a balancer; it does no I/O.
@@ -256,11 +257,26 @@ func (b *Balancer) tellPicture(p *picture) {
 		meanwhile: "weights stay as they are" + staleWords(&b.options.Backend),
 		do:        "see what the cause names: the render API at graphite.url, or the backend's target; the command loads shows the answer",
 	})
-	skewed := p.err == nil && p.skew.Abs() > maxSkew
-	if !skewed {
-		b.faults.end("clock")
+	b.tellClock(p)
+}
+
+// tellClock tells when the clocks differ. Graphite's is known to the second
+// only, so that what is steady is measured up to a second more or less: they agree
+// again when several pictures in a row say so clearly.
+func (b *Balancer) tellClock(p *picture) {
+	switch skew := p.skew.Abs(); {
+	case p.err != nil:
+		return
+	case skew <= maxSkew:
+		if b.agreed++; skew > maxSkew/2 {
+			b.agreed = 0
+		}
+		if b.agreed >= agreedLooks {
+			b.faults.end("clock")
+		}
 		return
 	}
+	b.agreed = 0
 	b.faults.begin("clock", fmt.Sprintf("our clock is %s ahead of Graphite's (behind when negative)", p.skew.Round(time.Millisecond)), wording{
 		what:      "clocks differ",
 		over:      "clocks agree again",
@@ -271,6 +287,10 @@ func (b *Balancer) tellPicture(p *picture) {
 
 // maxSkew is how far our clock and Graphite's may lie apart without a word.
 const maxSkew = 2 * time.Second
+
+// agreedLooks is how many pictures in a row must have less than half of maxSkew
+// before the clocks agree again.
+const agreedLooks = 3
 
 // tellPresence tells when no HAProxy at all has the backend.
 func (b *Balancer) tellPresence() {

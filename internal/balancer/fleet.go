@@ -70,7 +70,8 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 		client := haproxy.NewClient(c.HAProxy.Sockets[i], clientOptions(c, c.HAProxy.Sockets[i], o.Observer, 0))
 		f.watchers = append(f.watchers, &watcher{
 			info: client.Info, every: c.HAProxy.Watch, log: log, faults: newFaults(log, time.Now).at("", socket),
-			twin: func(i haproxy.Info) string { return t.note(socket, i) },
+			master: c.HAProxy.Sockets[i].Kind == "master",
+			twin:   func(i haproxy.Info) string { return t.note(socket, i) },
 			seen: func(w haproxy.Worker) {
 				for _, b := range f.balancers {
 					b.workerSeen(socket, w)

@@ -21,8 +21,14 @@ type watcher struct {
 	seen   func(haproxy.Worker)      // never blocks
 	back   func()                    // told when the socket answers again; never blocks; nil means that nobody wants to know
 	twin   func(haproxy.Info) string // another socket of the same HAProxy; nil means that nobody looks
+	master bool                      // the socket is of a master: it is gone for a moment in each reload
 	faults *faults
 	log    *slog.Logger
+
+	last     haproxy.Worker // that answered
+	rivals   rivals
+	twinTold bool
+	failing  time.Time // when the first look in a row began that failed; zero: the last one went well
 }
 
 const (
@@ -31,6 +37,10 @@ const (
 	// busyMost is the longest rest, in units of watch, while all of HAProxy's
 	// slots for the socket are taken: asking faster would keep them taken.
 	busyMost = 8
+	// masterGrace is how long a master may not answer before that is a fault, and
+	// masterAgain the most that lies between two looks meanwhile.
+	masterGrace = 2 * time.Second
+	masterAgain = 250 * time.Millisecond
 )
 
 // run watches until ctx ends. It tells the worker each time and not only when
@@ -41,36 +51,23 @@ func (w *watcher) run(ctx context.Context) error {
 		every = watchDefault
 	}
 	rest := every
-	var last haproxy.Worker
-	twinTold := false
 	for {
 		start := time.Now()
 		info, err := w.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil:
+		case err == nil:
+			rest = every
+			w.answered(info)
+		case w.patient(start):
+			rest = min(every, masterAgain)
+		default:
 			w.tell(err)
 			if errors.Is(err, syscall.EAGAIN) {
 				rest = min(2*rest, busyMost*every)
 			} else {
 				rest = every
-			}
-		default:
-			rest = every
-			if _, lost := w.faults.open[FaultSocket]; lost {
-				w.faults.end(FaultSocket)
-				if w.back != nil {
-					w.back()
-				}
-			}
-			if info.Worker != last && !info.Stopping {
-				w.log.Debug("worker", "pid", info.Worker.PID, "version", info.Version)
-				last = info.Worker
-			}
-			if !info.Stopping {
-				w.seen(info.Worker)
-				twinTold = twinTold || w.tellTwin(info)
 			}
 		}
 		timer := time.NewTimer(max(rest-time.Since(start), every/10))
@@ -80,6 +77,92 @@ func (w *watcher) run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
+	}
+}
+
+// patient tells whether a look that failed is to be made again before it
+// counts: a master that takes up its new configuration is gone for a moment, and
+// so is the worker behind it. There is a second look in any case.
+func (w *watcher) patient(start time.Time) bool {
+	first := w.failing.IsZero()
+	if first {
+		w.failing = start
+	}
+	_, told := w.faults.open[FaultSocket]
+	return w.master && !told && (first || time.Since(w.failing) < masterGrace)
+}
+
+// answered takes what a look has found.
+func (w *watcher) answered(info haproxy.Info) {
+	w.failing = time.Time{}
+	if _, lost := w.faults.open[FaultSocket]; lost {
+		w.faults.end(FaultSocket)
+		if w.back != nil {
+			w.back()
+		}
+	}
+	if info.Stopping {
+		return
+	}
+	if info.Worker != w.last {
+		w.log.Debug("worker", "pid", info.Worker.PID, "version", info.Version)
+		w.last = info.Worker
+	}
+	w.tellRivals(info.Worker)
+	w.seen(info.Worker)
+	w.twinTold = w.twinTold || w.tellTwin(info)
+}
+
+// rivals notice several HAProxys that answer on one socket in turn: a worker
+// that has gone never comes back.
+type rivals struct {
+	known   []haproxy.Worker // newest last
+	returns int              // how often one has come back
+	steady  int              // looks in a row that met the same one
+}
+
+const (
+	// rivalsKept is how many workers are known at once.
+	rivalsKept = 8
+	// rivalsReturns is how often workers must have come back: in a reload without
+	// a master the old one may answer once or twice more.
+	rivalsReturns = 5
+	// rivalsSteady is after how many looks that met the same one it is alone. If
+	// there were two, chance would do that once in 500 million.
+	rivalsSteady = 30
+)
+
+// note notes who answers.
+func (r *rivals) note(w haproxy.Worker) {
+	if len(r.known) > 0 && r.known[len(r.known)-1] == w {
+		if r.steady++; r.steady >= rivalsSteady {
+			r.returns, r.known = 0, r.known[len(r.known)-1:]
+		}
+		return
+	}
+	r.steady = 0
+	if i := slices.Index(r.known, w); i >= 0 {
+		r.known = slices.Delete(r.known, i, i+1)
+		r.returns++
+	}
+	r.known = append(r.known, w)
+	if len(r.known) > rivalsKept {
+		r.known = slices.Delete(r.known, 0, 1)
+	}
+}
+
+func (w *watcher) tellRivals(worker haproxy.Worker) {
+	w.rivals.note(worker)
+	switch {
+	case w.rivals.returns >= rivalsReturns:
+		w.faults.begin("rivals", "workers that were gone answer again: the socket leads to several HAProxys in turn", wording{
+			what:      "several HAProxys answer on one socket",
+			over:      "one HAProxy answers on the socket",
+			meanwhile: "chance decides which of them is read and which gets the weights; each change looks like a reload",
+			do:        "give each HAProxy process a stats socket with a path or port of its own, and list them all in haproxy.sockets; end one that is left over",
+		})
+	case w.rivals.steady >= rivalsSteady:
+		w.faults.end("rivals")
 	}
 }
 
@@ -133,7 +216,7 @@ func (w *watcher) look(ctx context.Context) (haproxy.Info, error) {
 // is asked.
 func socketGone(err error) bool {
 	for _, no := range []error{
-		syscall.ECONNREFUSED, syscall.EAGAIN, syscall.EACCES, syscall.ENOENT, syscall.EMFILE, syscall.ENFILE,
+		haproxy.ErrNoWorker, syscall.ECONNREFUSED, syscall.EAGAIN, syscall.EACCES, syscall.ENOENT, syscall.EMFILE, syscall.ENFILE,
 	} {
 		if errors.Is(err, no) {
 			return true
@@ -155,6 +238,8 @@ func (w *watcher) tell(err error) {
 	switch {
 	case errors.Is(err, haproxy.ErrTimeout):
 		words.do = doHung
+	case errors.Is(err, haproxy.ErrNoWorker):
+		words.do = "look at HAProxy's log for the failed reload, and correct its configuration"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		words.do = "start HAProxy; if it runs, a second one has taken its socket's path away: restart it, since with a master a reload keeps the lost socket"
 	case errors.Is(err, syscall.EAGAIN):

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -144,4 +145,106 @@ func TestWatchTellsTwinsOnce(t *testing.T) {
 			t.Errorf("%d looks; log:\n%s", looks, log)
 		}
 	})
+}
+
+// TestMasterIsLookedAtAgain: a master that is gone for a moment, as in each
+// reload, is no fault; one that stays away is, soon.
+func TestMasterIsLookedAtAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		master bool
+		err    error
+		gone   time.Duration
+		told   int
+	}{
+		"a reload":                    {true, fmt.Errorf("dial: %w", syscall.ECONNREFUSED), 1900 * time.Millisecond, 0},
+		"a reload without worker":     {true, haproxy.ErrNoWorker, 1900 * time.Millisecond, 0},
+		"an outage":                   {true, fmt.Errorf("dial: %w", syscall.ECONNREFUSED), 2500 * time.Millisecond, 1},
+		"a worker's socket":           {false, fmt.Errorf("dial: %w", syscall.ECONNREFUSED), 1900 * time.Millisecond, 1},
+		"an outage without a worker":  {true, haproxy.ErrNoWorker, time.Minute, 1},
+		"no outage but a slow answer": {true, nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &logbook.Book{}
+				logger := slog.New(slog.NewTextHandler(log, nil))
+				begun := time.Now()
+				w := &watcher{
+					every: time.Second, log: logger, faults: newFaults(logger, time.Now), master: test.master,
+					info: func(context.Context) (haproxy.Info, error) {
+						if at := time.Since(begun) - 10*time.Second; at >= 0 && at < test.gone {
+							return haproxy.Info{}, test.err
+						}
+						return haproxy.Info{Worker: haproxy.Worker{PID: 1}}, nil
+					},
+					seen: func(haproxy.Worker) {},
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				defer cancel()
+				if err := w.run(ctx); err != nil {
+					t.Errorf("run: %v", err)
+				}
+				if n := log.Count("does not answer"); n != test.told || log.Count("answers again") != test.told {
+					t.Errorf("told %d times, want %d; log:\n%s", n, test.told, log)
+				}
+				if test.err != nil && test.told == 1 && w.failing != (time.Time{}) {
+					t.Error("it is still failing")
+				}
+			})
+		})
+	}
+}
+
+func TestRivals(t *testing.T) {
+	for looks, want := range map[string]int{
+		"AAAABBBBCCCC":         0, // reloads
+		"AABABBBBCCCC":         2, // the old worker answered once more
+		"ABABABAB":             6,
+		"ABCABCABC":            6,
+		"ABCDEFGHIJABCDEFGHIJ": 0, // more than are known
+		"ABABAB" + "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" + "BCD": 0, // A alone for long; this B is another one
+	} {
+		var r rivals
+		for _, l := range looks {
+			r.note(haproxy.Worker{PID: int(l)})
+		}
+		if r.returns != want {
+			t.Errorf("%s: %d workers have come back, want %d", looks, r.returns, want)
+		}
+		if len(r.known) > rivalsKept {
+			t.Errorf("%s: %d workers are known", looks, len(r.known))
+		}
+	}
+}
+
+// TestClocksAgreeWhenThatIsClear: what is measured goes up and down by a second
+// because Graphite gives whole seconds.
+func TestClocksAgreeWhenThatIsClear(t *testing.T) {
+	log := &logbook.Book{}
+	b := New(Options{Backend: ingest(), Logger: slog.New(slog.NewTextHandler(log, nil))})
+	look := func(err error, skews ...float64) {
+		for _, s := range skews {
+			b.tellPicture(&picture{err: err, skew: time.Duration(s * float64(time.Second))})
+		}
+	}
+	want := func(begun, over int) {
+		t.Helper()
+		if log.Count("clocks differ") != begun || log.Count("clocks agree again") != over {
+			t.Errorf("want %d begun and %d over; log:\n%s", begun, over, log)
+		}
+	}
+	for range 20 {
+		look(nil, 1.5, 1.9, -1.7)
+	}
+	want(0, 0)
+	for range 20 { // steadily 1.5 s
+		look(nil, 1.6, 2.1, 2.4, 1.55, 1.9)
+	}
+	want(1, 0)
+	look(nil, 0.5, -0.9, 1.1, 0.2, 0.1)
+	look(errors.New("no answer"), 0)
+	want(1, 0)
+	look(nil, -0.3)
+	want(1, 1)
+	look(nil, 0.2, -2.5)
+	want(2, 1)
 }

@@ -177,6 +177,8 @@ var refusals = [...]struct {
 	{"The command line is too big", ErrLineTooLong},
 	{"Too many arguments", ErrLineTooLong},
 	{"Can't find the target PID", ErrNoWorker},
+	{"Can't find the target CLI", ErrNoWorker},
+	{"Can't connect to the target CLI", ErrNoWorker},
 }
 
 // severity is what "severity-output number" and "severity-output string" put

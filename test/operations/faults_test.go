@@ -29,12 +29,13 @@ var scenes = map[string]func(*testing.T){
 // unprovoked are the rows that no scene can bring about: each is found in the
 // source, and tested elsewhere where it can be.
 var unprovoked = map[string]string{
-	"set ca_file to the authority that signed its certificate": "package graphite tests it with certificates",
-	"a mistake in haproxy-weighter stopped a pass":             "a panic in a pass: package balancer tests it",
-	"stack of a panic":         "as before",
-	"the log can't be written": "a reader that hangs: package daemon tests it with a full pipe",
-	"log lines are lost here":  "as before",
-	"loops no longer turn":     "a loop that hangs for more than a minute beyond all of its deadlines",
+	"set ca_file to the authority that signed its certificate":            "package graphite tests it with certificates",
+	"a mistake in haproxy-weighter stopped a pass":                        "a panic in a pass: package balancer tests it",
+	"several HAProxys answer on one socket":                               "package balancer tests it with two HAProxys",
+	"stack of a panic":                                                    "as before",
+	"the log can't be written":                                            "a reader that hangs: package daemon tests it with a full pipe",
+	"log lines are lost here":                                             "as before",
+	"loops no longer turn":                                                "a loop that hangs for more than a minute beyond all of its deadlines",
 	"a mistake in haproxy-weighter stopped the answer to a request":       "a panic in an answer: package admin tests it",
 	"the status page can't be made":                                       "a template that fails",
 	"an answer can't be written as JSON":                                  "a number that JSON has not",
