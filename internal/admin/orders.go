@@ -45,33 +45,40 @@ func (s *Server) serveOrder(w http.ResponseWriter, r *http.Request, kind string)
 	if kind == "pin" && !knowsServer(w, b, order.Server) {
 		return
 	}
-	err = s.carryOut(kind, &order, by)
+	done, err := s.carryOutFor(b, kind, &order, by)
 	var nothing *balancer.UnchangedError
 	switch {
 	case errors.As(err, &nothing):
+		// A slip of the pen is no success.
 		if kind == "unpin" && b != nil && len(serversOf(b)) > 0 && !knowsServer(w, b, order.Server) {
-			return // a slip of the pen is no success
+			return
 		}
+		done.NothingToDo = nothing.Why
 	case err != nil:
 		problem(w, http.StatusConflict, err.Error(), "haproxy-weighter status shows the orders in force")
 		return
 	}
-	done := api.Done{
-		Backend: order.Backend, Control: s.options.Controls.Of(order.Backend),
-	}
-	if b != nil {
-		done.Warning = strings.Join(s.warnings(kind, &order, b), "; ")
-	}
-	if nothing != nil {
-		done.NothingToDo = nothing.Why
-		s.log.Debug("order of an operator had nothing to do", "order", kind, "backend", order.Backend, "why", nothing.Why, "author", by)
-	} else {
-		s.record(kind, &order, by, done.Warning)
-		if b != nil {
-			b.Wake()
-		}
-	}
 	s.writeJSON(w, http.StatusOK, done)
+}
+
+// carryOutFor puts an order in force, tells of it, and begins a pass; b is nil
+// for a backend that is not in the configuration. With an UnchangedError nothing
+// of that is done.
+func (s *Server) carryOutFor(b *balancer.Balancer, kind string, o *api.Order, by string) (api.Done, error) {
+	err := s.carryOut(kind, o, by)
+	done := api.Done{Backend: o.Backend, Control: s.options.Controls.Of(o.Backend)}
+	if b != nil {
+		done.Warning = strings.Join(s.warnings(kind, o, b), "; ")
+	}
+	if err != nil {
+		s.log.Debug("order of an operator not carried out", "order", kind, "backend", o.Backend, "cause", err.Error(), "author", by)
+		return done, err
+	}
+	s.record(kind, o, by, done.Warning)
+	if b != nil {
+		b.Wake()
+	}
+	return done, nil
 }
 
 // leftOver tells whether an order takes one back that a backend has from before
