@@ -253,6 +253,24 @@ func TestRenderBodyLimit(t *testing.T) {
 	}
 }
 
+// TestRenderHeadLimit: heads are bounded far above what proxies put there.
+func TestRenderHeadLimit(t *testing.T) {
+	for size, kind := range map[int]Kind{8 << 10: "", maxHeader + 8<<10: KindConnect} {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			for i := range size / 64 {
+				w.Header().Set(fmt.Sprintf("X-%04d", i), strings.Repeat("x", 64-len("X-0000: \r\n")))
+			}
+			answerJSON("[]")(w, r)
+		})
+		_, err := client(t, s.URL).Render(t.Context(), ask())
+		if kind != "" {
+			checkError(t, err, kind, "headers exceeded")
+		} else if err != nil {
+			t.Errorf("a head of %d bytes: %v", size, err)
+		}
+	}
+}
+
 // The bomb goes on for ever: the test ends only if the client stops reading.
 func TestRenderGzipBomb(t *testing.T) {
 	var block bytes.Buffer

@@ -141,14 +141,6 @@ func newDaemon(o Options) *daemon {
 	return d
 }
 
-func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
-	options := &slog.HandlerOptions{Level: level}
-	if format == "json" {
-		return slog.NewJSONHandler(w, options)
-	}
-	return slog.NewTextHandler(w, options)
-}
-
 func (d *daemon) warnings(c *config.Config) {
 	for _, m := range c.Warnings {
 		d.log.Warn("configuration: "+m.Text, "line", m.Line, "key", m.Key)

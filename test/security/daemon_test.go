@@ -108,7 +108,7 @@ func (s *scene) write(path, text string) {
 const forged = "s9\ntime=2026-01-01T00:00:00Z level=ERROR msg=forged\r\x1b[31m\x1b]0;title\x07\u009b2J\u202e\u2028\x7f end"
 
 // TestLogLinesCannotBeForged: names of series, of SPOE messages, paths and
-// reasons stay inside their own line, and in the text form move no terminal.
+// reasons stay inside their own line, and move no terminal.
 func TestLogLinesCannotBeForged(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
@@ -155,12 +155,7 @@ func (s *scene) judgeLog(format string) {
 			if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level == "" || strings.HasPrefix(record.Msg, "forged") {
 				s.t.Errorf("not a record: %q, %v", line, err)
 			}
-			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' }) {
-				s.t.Errorf("control characters in %q", line)
-			}
-			continue
-		}
-		if !textLine.MatchString(line) || strings.Contains(line, "msg=forged") && strings.HasPrefix(line, "time=2026-01-01") {
+		} else if !textLine.MatchString(line) || strings.Contains(line, "msg=forged") && strings.HasPrefix(line, "time=2026-01-01") {
 			s.t.Errorf("not a line of ours: %q", line)
 		}
 		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
