@@ -402,9 +402,24 @@ local function quorate(expiries, in_rotation, quorum)
   return expiries[#expiries - need + 1]
 end
 
--- backend_of makes the form that answers are read from. until_clock turns a time of
--- the table into one of HAProxy's clock.
-local function backend_of(source, rows, until_clock, pause)
+-- out_of_rotation are the servers that other HAProxies with this backend give no new
+-- connections by their weights. Nothing tells which table is of this HAProxy, and it
+-- would use such a server when use-server names it.
+local function out_of_rotation(others, pause)
+  local out = {}
+  for _, source in ipairs(others) do
+    for _, server in ipairs(source.servers) do
+      pause()
+      local row = row_of(server)
+      out[row.name] = out[row.name] or not row.in_rotation
+    end
+  end
+  return out
+end
+
+-- backend_of makes the form that answers are read from. out are servers that are not to
+-- be named. until_clock turns a time of the table into one of HAProxy's clock.
+local function backend_of(source, rows, out, until_clock, pause)
   local higher = field(source, "better", "string") == "higher"
   local max_age = field(source, "max_age_seconds", "number")
   local sum = sums_of(rows, higher, pause)
@@ -414,7 +429,7 @@ local function backend_of(source, rows, until_clock, pause)
     pause()
     local server = { weight = row.weight }
     backend.servers[row.name] = server
-    if row.in_rotation then
+    if row.in_rotation and not out[row.name] then
       backend.total = backend.total + row.weight
       backend.names[#backend.names + 1] = row.name
       backend.bounds[#backend.bounds + 1] = backend.total
@@ -429,7 +444,7 @@ local function backend_of(source, rows, until_clock, pause)
       if row.in_rotation then
         expiries[#expiries + 1] = server.expires
         highest = math.max(highest, load)
-        if load < lowest then -- of equals the first one in HAProxy's order
+        if load < lowest and not out[row.name] then -- of equals the first one in HAProxy's order
           lowest, backend.best = load, row.name
         end
       end
@@ -446,12 +461,13 @@ local function backend_of(source, rows, until_clock, pause)
 end
 
 -- backends_of makes all of them from a decoded answer: of each backend the first
--- table that has servers, of a HAProxy that answers if there is one.
+-- table that has servers, of a HAProxy that answers if there is one. The others of
+-- that kind say which servers are not to be named.
 local function backends_of(answer, ahead, pause)
   if type(answer) ~= "table" then
     error("the answer is no table of haproxy-weighter: no object", 0)
   end
-  local chosen, order = {}, {}
+  local chosen, order = {}, {} -- chosen: lists of tables by backend
   for _, source in ipairs(field(answer, "tables", "table")) do
     local backend = type(source) == "table" and field(source, "backend", "string")
     if not backend then
@@ -459,14 +475,18 @@ local function backends_of(answer, ahead, pause)
     end
     local before = chosen[backend]
     local silent = source.hold_code == "haproxy"
-    if #field(source, "servers", "table") > 0 and (not before or before.hold_code == "haproxy" and not silent) then
-      chosen[backend] = source
-      order[#order + 1] = before == nil and backend or nil
+    if #field(source, "servers", "table") > 0 then
+      if not before or before.silent and not silent then
+        chosen[backend] = { silent = silent, source }
+        order[#order + 1] = before == nil and backend or nil
+      elseif before.silent == silent then
+        before[#before + 1] = source
+      end
     end
   end
   local backends = {}
   for _, backend in ipairs(order) do
-    local source, rows = chosen[backend], {}
+    local source, rows = table.remove(chosen[backend], 1), {}
     local at = table_time(field(source, "time", "string"))
     if not at then
       error("the answer is no table of haproxy-weighter: \"time\" is no time", 0)
@@ -475,7 +495,8 @@ local function backends_of(answer, ahead, pause)
       pause()
       rows[i] = row_of(server)
     end
-    backends[backend] = backend_of(source, rows, function(left) return at + left - ahead end, pause)
+    local out = out_of_rotation(chosen[backend], pause)
+    backends[backend] = backend_of(source, rows, out, function(left) return at + left - ahead end, pause)
   end
   return backends
 end

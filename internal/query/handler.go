@@ -19,6 +19,7 @@
 // and it counts for as long as its data are not older than max_age now:
 //
 //   - fresh of a server: its load counts. Without, load and relative are not set.
+//     A load goes on to count when a pass has no newer one.
 //   - fresh of a backend: the loads of at least quorum of the servers in
 //     rotation count, and of one. Without, only servers, fresh and age_ms are set.
 //   - age_ms: the age, now, of a server's newest data, of a backend's newest of
@@ -26,8 +27,8 @@
 //   - servers: how many the backend has, in whatever state.
 //   - weight: in force in HAProxy. share: the part of new connections that it
 //     stands for, 0 for a server out of rotation.
-//   - load_mean, load_max, load_total: over the servers in rotation that had
-//     data at the last pass, as are the following.
+//   - load_mean, load_max, load_total: over the servers in rotation whose load
+//     is known, as are the following.
 //   - relative: load for its capacity over the mean of that; imbalance: the
 //     highest relative. Not set while all loads are zero. With better = "higher"
 //     values count turned round, so that a high relative always is the bad one.
@@ -39,7 +40,9 @@
 //
 // In rotation is a server that is up, ready, above weight 0 and not a backup.
 // A pick, best and worst never name another: HAProxy obeys use-server for a
-// server in drain.
+// server in drain. With several HAProxies they name a server that is in rotation
+// on each of those that answer, since nothing tells which one asks; when there
+// is none, they are not set.
 //
 // Of a backend or server that is not known fresh is set to false and nothing
 // else. A message with an argument missing or of the wrong type sets nothing.
@@ -75,7 +78,8 @@ type Source struct {
 	Backend string
 	// Tables gives the newest table of each HAProxy that has the backend, as
 	// Balancer.Tables does. The first one whose HAProxy answers is used, whichever
-	// HAProxy asks: loads are the same on each, and weights nearly so.
+	// HAProxy asks: loads are the same on each, and weights nearly so. Servers are
+	// named only when they are in rotation in the others too.
 	Tables func() []*balancer.Table
 	MaxAge time.Duration // data older than this do not count
 	Quorum float64       // 0..1: least fraction of servers with data for a fresh backend

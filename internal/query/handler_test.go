@@ -205,7 +205,7 @@ func TestAgeGrows(t *testing.T) {
 func TestQuorum(t *testing.T) {
 	rows := []balancer.Row{row("a", 1, 1), with(row("b", 1, 1), aged(20)), with(row("c", 1, 1), aged(30)), with(row("d", 1, 1), silent)}
 	for quorum, want := range map[float64]time.Duration{0: 50, 0.25: 50, 0.26: 40, 0.5: 40, 0.75: 30, 0.76: -1, 1: -1} {
-		x := newIndex(&backend{source: Source{MaxAge: time.Minute, Quorum: quorum}}, table(rows...), nil)
+		x := newIndex(&backend{source: Source{MaxAge: time.Minute, Quorum: quorum}}, table(rows...), nil, nil)
 		switch {
 		case want < 0 && !x.freshUntil.IsZero(), want >= 0 && !x.freshUntil.Equal(begin.Add(want*time.Second)):
 			t.Errorf("quorum %g: fresh until %v, want %d s", quorum, x.freshUntil.Sub(begin), want)

@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -25,32 +26,65 @@ type backend struct {
 func (b *backend) refresh() {
 	b.making.Lock()
 	defer b.making.Unlock()
-	t, old := newest(b.source.Tables()), b.index.Load()
+	t, others := newest(b.source.Tables())
+	old, out := b.index.Load(), outOfRotation(others)
 	switch {
 	case t == nil:
 		b.index.Store(nil)
 	case old == nil:
-		b.index.Store(newIndex(b, t, b.before))
+		b.index.Store(newIndex(b, t, out, b.before))
 		b.before = nil
-	case old.table != t:
-		b.index.Store(newIndex(b, t, old))
+	case old.table != t || !maps.Equal(old.out, out):
+		b.index.Store(newIndex(b, t, out, old))
 	}
 }
 
 // newest picks the table that answers: the first one that has servers, of a
-// HAProxy that answers if there is one. It returns nil when none has servers.
-func newest(tables []*balancer.Table) *balancer.Table {
-	var silent *balancer.Table
+// HAProxy that answers if there is one. others are those that stand beside it:
+// any of their HAProxies may be the one that asks. t is nil when none has
+// servers.
+func newest(tables []*balancer.Table) (t *balancer.Table, others []*balancer.Table) {
+	var answering, silent []*balancer.Table
 	for _, t := range tables {
 		switch {
 		case len(t.Rows) == 0:
-		case !t.Unread():
-			return t
-		case silent == nil:
-			silent = t
+		case t.Unread():
+			silent = append(silent, t)
+		default:
+			answering = append(answering, t)
 		}
 	}
-	return silent
+	if len(answering) == 0 {
+		answering = silent
+	}
+	if len(answering) == 0 {
+		return nil, nil
+	}
+	return answering[0], answering[1:]
+}
+
+// names is a set of servers.
+type names map[string]struct{}
+
+func (n names) has(server string) bool {
+	_, ok := n[server]
+	return ok
+}
+
+// outOfRotation are the servers that some HAProxy gives no new connections by
+// their weights. Which HAProxy asks can't be told, and it would use such a
+// server when use-server names it. One that a HAProxy does not have at all is
+// not among them: there use-server has no effect, and balance decides.
+func outOfRotation(tables []*balancer.Table) names {
+	out := names{}
+	for _, t := range tables {
+		for i := range t.Rows {
+			if r := &t.Rows[i]; !r.InRotation() {
+				out[r.Server] = struct{}{}
+			}
+		}
+	}
+	return out
 }
 
 // variable is one that is ready to be sent.
@@ -62,8 +96,9 @@ type variable struct {
 // index is a table in the form that answers are read from. It is immutable.
 type index struct {
 	table   *balancer.Table
-	name    any // of the backend
-	servers any // how many
+	out     names // servers that are not to be named though the table has them in rotation
+	name    any   // of the backend
+	servers any   // how many
 	byName  map[string]*server
 	urn     urn
 	sums    sums
@@ -87,14 +122,15 @@ type server struct {
 	freshUntil time.Time // zero when the table has no load of it
 }
 
-// newIndex makes the index of t. old gives the time of data that t does not
-// have any more, so that their age goes on growing; it may be nil.
-func newIndex(b *backend, t *balancer.Table, old *index) *index {
+// newIndex makes the index of t, which names no server of out. old gives the
+// time of data that t does not have any more, so that their age goes on
+// growing; it may be nil.
+func newIndex(b *backend, t *balancer.Table, out names, old *index) *index {
 	x := &index{
-		table: t, name: b.name, servers: int64(len(t.Rows)),
+		table: t, out: out, name: b.name, servers: int64(len(t.Rows)),
 		byName: make(map[string]*server, len(t.Rows)),
 	}
-	sum := measure(t.Rows, b.source.HigherIsBetter)
+	sum := measure(t.Rows, out, b.source.HigherIsBetter)
 	rows, loads := make([]server, len(t.Rows)), make([]variable, 0, 2*len(t.Rows))
 	var expiries []time.Time
 	for i := range t.Rows {
@@ -123,7 +159,7 @@ func newIndex(b *backend, t *balancer.Table, old *index) *index {
 			expiries = append(expiries, s.freshUntil)
 		}
 	}
-	x.urn, x.sums = newUrn(t.Rows), sum
+	x.urn, x.sums = newUrn(t.Rows, out), sum
 	x.freshUntil = quorate(expiries, sum.inRotation, b.source.Quorum)
 	if len(expiries) > 0 {
 		x.loads, x.score = sum.variables(), sum.score()
@@ -169,12 +205,13 @@ type sums struct {
 	mean       float64 // load for a unit of capacity, turned round when higher is better
 	turn       float64 // load = turn - value when higher is better, else 0
 	higher     bool
-	best       string
+	best       string // of those that may be named; empty: none may
 	worst      string
 	imbalance  float64
 }
 
-func measure(rows []balancer.Row, higher bool) sums {
+// measure sums up rows; best and worst are none of out.
+func measure(rows []balancer.Row, out names, higher bool) sums {
 	s := sums{higher: higher}
 	least := math.Inf(1)
 	var in []*balancer.Row
@@ -204,9 +241,12 @@ func measure(rows []balancer.Row, higher bool) sums {
 	}
 	// Of equals the first one in HAProxy's order.
 	byLoad := func(a, b *balancer.Row) int { return cmp.Compare(s.of(a), s.of(b)) }
-	s.best, s.worst = slices.MinFunc(in, byLoad).Server, slices.MaxFunc(in, byLoad).Server
 	if s.mean > 0 {
 		s.imbalance = s.of(slices.MaxFunc(in, byLoad)) / s.mean
+	}
+	in = slices.DeleteFunc(in, func(r *balancer.Row) bool { return out.has(r.Server) })
+	if len(in) > 0 {
+		s.best, s.worst = slices.MinFunc(in, byLoad).Server, slices.MaxFunc(in, byLoad).Server
 	}
 	return s
 }
@@ -231,7 +271,9 @@ func (s *sums) score() float64 {
 func (s *sums) variables() []variable {
 	v := []variable{
 		{"load_mean", whole(s.total / float64(s.measured))}, {"load_max", whole(s.max)}, {"load_total", whole(s.total)},
-		{"best", s.best}, {"worst", s.worst},
+	}
+	if s.best != "" {
+		v = append(v, variable{"best", s.best}, variable{"worst", s.worst})
 	}
 	if s.mean > 0 {
 		v = append(v, variable{"imbalance", thousandths(s.imbalance)})

@@ -44,7 +44,7 @@ func anyTable(t *rapid.T) *balancer.Table {
 func TestUrnIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := anyTable(t).Rows
-		u := newUrn(rows)
+		u := newUrn(rows, nil)
 		n := uint64(0)
 		for i := range rows {
 			if rows[i].InRotation() {
@@ -293,7 +293,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 	b.Run("index/10000", func(b *testing.B) {
 		for b.Loop() {
-			newIndex(&backend{source: Source{MaxAge: time.Minute, Quorum: 0.5}}, table(rows...), nil)
+			newIndex(&backend{source: Source{MaxAge: time.Minute, Quorum: 0.5}}, table(rows...), nil, nil)
 		}
 	})
 }

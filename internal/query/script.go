@@ -217,9 +217,9 @@ func (b backendView) Get(name string) any {
 	case "imbalance":
 		return positive(sum.imbalance)
 	case "best":
-		return sum.best
+		return named(sum.best)
 	case "worst":
-		return sum.worst
+		return named(sum.worst)
 	}
 	return nil
 }
@@ -229,6 +229,13 @@ func ageAt(at, now time.Time) any {
 		return nil
 	}
 	return max(0, now.Sub(at)).Seconds()
+}
+
+func named(server string) any {
+	if server == "" {
+		return nil
+	}
+	return server
 }
 
 func positive(v float64) any {

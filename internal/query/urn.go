@@ -16,12 +16,12 @@ type slot struct {
 	bound         uint64
 }
 
-// newUrn takes the rows that are in rotation.
-func newUrn(rows []balancer.Row) urn {
+// newUrn takes the rows that are in rotation, without those of out.
+func newUrn(rows []balancer.Row, out names) urn {
 	var u urn
 	var left []uint64 // what each server still has to get, in all slots
 	for i := range rows {
-		if r := &rows[i]; r.InRotation() {
+		if r := &rows[i]; r.InRotation() && !out.has(r.Server) {
 			u.slots = append(u.slots, slot{first: r.Server})
 			left = append(left, uint64(r.AppliedWeight))
 			u.total += uint64(r.AppliedWeight)

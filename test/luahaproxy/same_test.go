@@ -82,6 +82,9 @@ func samples() []*balancer.Table {
 	lax.Quorum = 0
 	unread := table("two-sockets", row("s1", 1), row("s2", 2))
 	unread.HoldCode = "haproxy"
+	elsewhere := table("drained-elsewhere", but(row("s1", 1), drain), row("s2", 2), but(row("s9", 1), drain))
+	gone := table("drained-where-nobody-answers", but(row("s1", 1), drain))
+	gone.HoldCode = "haproxy"
 	silent := table("all-unread", row("s1", 7), row("s2", 9))
 	silent.HoldCode = "haproxy"
 	return []*balancer.Table{
@@ -104,6 +107,9 @@ func samples() []*balancer.Table {
 		table("ties", row("s1", 5), row("s2", 5), row("s3", 6), row("s4", 6)),
 		higher, strict, lax,
 		unread, table("two-sockets", row("s1", 30), row("s2", 20)),
+		table("drained-elsewhere", row("s1", 1), row("s2", 2), row("s3", 3)), table("drained-elsewhere", row("s1", 1)), elsewhere,
+		table("drained-everywhere-else", row("s1", 1)), table("drained-everywhere-else", but(row("s1", 1), drain)),
+		table("drained-where-nobody-answers", row("s1", 1), row("s2", 2)), gone,
 		silent, table("empty"), table("empty-first"), table("empty-first", row("s1", 3)),
 	}
 }
