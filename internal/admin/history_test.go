@@ -163,7 +163,8 @@ func TestHistorySamples(t *testing.T) {
 	for i := range 4 * 120 { // four hours
 		p.pass(nil, row("s1", 100+float64(i%10), 0, 10+i/120), row("s2", float64(i), 0, 20))
 	}
-	p.pass(func(t *balancer.Table) { t.Imbalance = 0; t.Rows[1].Load = nil }, row("s1", 1, 0, 1), row("s2", 2, 0, 2))
+	p.pass(func(t *balancer.Table) { t.Imbalance = 0; t.Rows[1].Load = nil; t.Rows[2].Earlier = true },
+		row("s1", 1, 0, 1), row("s2", 2, 0, 2), row("s3", 3, 0, 3))
 	s := p.Of("in").Series[0]
 	n := len(s.Times)
 	if n < 121+35 || n > 122+37 || len(s.Imbalance) != n || len(s.Loads["s1"]) != n || len(s.Weights["s2"]) != n {
@@ -174,7 +175,7 @@ func TestHistorySamples(t *testing.T) {
 			t.Errorf("time %d after %d", s.Times[i], s.Times[i-1])
 		}
 	}
-	if s.Loads["s2"][n-1] != nil || s.Imbalance[n-1] != nil || *s.Weights["s2"][n-1] != 2 || *s.Loads["s1"][n-1] != 1 {
+	if s.Loads["s2"][n-1] != nil || s.Loads["s3"][n-1] != nil || *s.Weights["s3"][n-1] != 3 || s.Imbalance[n-1] != nil || *s.Weights["s2"][n-1] != 2 || *s.Loads["s1"][n-1] != 1 {
 		t.Error("the last pass is not as it was")
 	}
 	// A coarse point is the mean of ten passes, and the newest weight.

@@ -108,7 +108,8 @@ func (m *maker) rowView(r *balancer.Row) rowView {
 	}
 	if r.Load != nil {
 		v.Load = amount(*r.Load)
-	} else if r.InRotation() {
+	}
+	if r.InRotation() && (r.Load == nil || r.Earlier) {
 		v.Level = bad
 	}
 	if r.AgeSeconds != nil {
@@ -145,7 +146,9 @@ func whyOf(r *balancer.Row) string {
 		{weighting.StepCold, "just came up"}, {weighting.StepRamp, "its ramp gave way"}, {weighting.StepMaxShare, "at max_share"}, {weighting.StepMinWeight, "at min_weight"},
 		{weighting.StepMaxWeight, "at max_weight"}, {weighting.StepMaxStep, "at max_step"}, {weighting.StepDeadband, "change too small"},
 	} {
-		if has(w.step) {
+		if has(w.step) && w.step == weighting.StepMissing && r.Earlier {
+			words = append(words, "no new data")
+		} else if has(w.step) {
 			words = append(words, w.text)
 		}
 	}

@@ -83,7 +83,7 @@ func (s *samples) sample(t *balancer.Table) sample {
 	for i := range t.Rows {
 		from, to := &t.Rows[i], &r.cells[s.index[t.Rows[i].Server]]
 		to.weight = int16(from.AppliedWeight)
-		if from.Load != nil {
+		if from.Load != nil && !from.Earlier {
 			to.load = float32(*from.Load)
 		}
 	}

@@ -133,7 +133,7 @@ func (m *maker) notes() []mark {
 	if m.pending {
 		all = append(all, mark{Text: api.WordsPending, Level: note})
 	}
-	var silent, stuck, foreign, out []string
+	var silent, earlier, stuck, foreign, out []string
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		switch {
@@ -141,6 +141,8 @@ func (m *maker) notes() []mark {
 			out = append(out, fmt.Sprintf("%s (%s)", r.Server, outWords(r)))
 		case r.Load == nil:
 			silent = append(silent, r.Server)
+		case r.Earlier:
+			earlier = append(earlier, r.Server)
 		case !r.Measured():
 			stuck = append(stuck, r.Server)
 		}
@@ -156,6 +158,7 @@ func (m *maker) notes() []mark {
 		}
 	}
 	tell(silent, bad, "server", "servers", " without data")
+	tell(earlier, bad, "server", "servers", " without new data, shown with the load of an earlier pass")
 	tell(stuck, bad, "server", "servers", " whose load is zero and is not believed")
 	tell(foreign, bad, "weight", "weights", " that somebody else has set")
 	tell(out, note, "server", "servers", " out of rotation, left alone")
@@ -219,10 +222,11 @@ func (m *maker) imbalance() fact {
 func (m *maker) age() fact {
 	t := m.table
 	f := fact{Name: "data age", Value: "no data", Level: bad, Hint: "nothing older than " + span(t.MaxAge) + " counts"}
-	if t.Fresh == 0 {
+	age, ok := t.DataAge()
+	if !ok {
 		return f
 	}
-	at := t.Time.Add(-t.Age)
+	at := t.Time.Add(-age)
 	f.Value, f.At, f.Level = span(m.now.Sub(at)), at.Unix(), good
 	if m.now.Sub(at) > t.MaxAge+m.backend.Interval {
 		f.Level = bad
@@ -236,6 +240,9 @@ func (m *maker) fresh() fact {
 	f := fact{Name: "servers with data", Value: fmt.Sprintf("%d of %d", t.Fresh, t.InService), Hint: "in rotation", Level: good}
 	if rest := len(t.Rows) - t.InService; rest > 0 {
 		f.Hint += fmt.Sprintf("; %d out of rotation", rest)
+	}
+	if n := t.Earlier(); n > 0 {
+		f.Hint += fmt.Sprintf("; %d with the load of an earlier pass", n)
 	}
 	if t.Fresh < t.InService {
 		f.Level = bad

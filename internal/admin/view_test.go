@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func made(t *balancer.Table, change func(*maker)) section {
 func plan(rows ...balancer.Row) *balancer.Table {
 	t := &balancer.Table{
 		Backend: "ingest", Socket: "unix:/a", Time: begin, Mode: "live", Verdict: weighting.Keep, Why: "near enough", Rows: rows,
-		Fresh: len(rows), InService: len(rows), Mean: 100, Imbalance: 1.2, Age: 10 * time.Second, MaxAge: 90 * time.Second,
+		Fresh: len(rows), InService: len(rows), Mean: 100, Imbalance: 1.2, MaxAge: 90 * time.Second,
 		Function: weighting.WaterFill, Better: weighting.Lower,
 	}
 	for i := range rows {
@@ -94,6 +95,29 @@ func TestWhatIsWrongComesFirst(t *testing.T) {
 	marks := []mark{{"1 server without data: s2", bad}, {"1 server out of rotation, left alone: s4 (in drain)", note}}
 	if diff := cmp.Diff(marks, x.Notes); diff != "" || x.Level != bad || x.complaint() != "1 server without data: s2" {
 		t.Errorf("level %s, notes (-want +got):\n%s", x.Level, diff)
+	}
+}
+
+// A load of an earlier pass is shown with its age, and as what it is.
+func TestLoadOfAnEarlierPass(t *testing.T) {
+	earlier := row("s1", 100, 64, 64)
+	earlier.Earlier, earlier.Reasons = true, []weighting.Reason{{Step: weighting.StepMissing, Text: "timeout"}}
+	*earlier.AgeSeconds = 40
+	made := made(plan(earlier, silent(row("s2", 0, 64, 64))), func(m *maker) { m.table.Fresh, m.order = 0, byName })
+	if r := made.Rows[0]; r.Load != "100" || r.Age != "41 s" || r.Level != bad || r.Why != "no new data" {
+		t.Errorf("row %+v", r)
+	}
+	marks := []mark{{"1 server without data: s2", bad}, {"1 server without new data, shown with the load of an earlier pass: s1", bad}}
+	if diff := cmp.Diff(marks, made.Notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	for _, want := range []fact{
+		{Name: "data age", Value: "41 s", At: begin.Unix() - 40, Hint: "nothing older than 90 s counts", Level: good},
+		{Name: "servers with data", Value: "0 of 2", Hint: "in rotation; 1 with the load of an earlier pass", Level: bad},
+	} {
+		if i := slices.IndexFunc(made.Facts, func(f fact) bool { return f.Name == want.Name }); !cmp.Equal(want, made.Facts[i]) {
+			t.Errorf("-want +got:\n%s", cmp.Diff(want, made.Facts[i]))
+		}
 	}
 }
 

@@ -29,15 +29,10 @@ type Pass struct {
 
 // PassOf gives the event of a pass.
 func PassOf(t *balancer.Table) Pass {
-	p := Pass{
+	return Pass{
 		Backend: t.Backend, Socket: t.Socket, Time: t.Time.UTC(), Mode: t.Mode,
 		Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault,
 		Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
-		Changes: t.Changes, Frozen: t.Control.Freeze != nil,
+		AgeSeconds: ageOf(t), Changes: t.Changes, Frozen: t.Control.Freeze != nil,
 	}
-	if t.Fresh > 0 {
-		age := t.Age.Seconds()
-		p.AgeSeconds = &age
-	}
-	return p
 }

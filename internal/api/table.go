@@ -30,6 +30,7 @@ type Table struct {
 	WindowSeconds   float64             `json:"window_seconds"`
 	Function        weighting.Function  `json:"function"`
 	Fresh           int                 `json:"fresh"`
+	Earlier         int                 `json:"earlier"` // servers in rotation whose load is of an earlier pass
 	InService       int                 `json:"in_service"`
 	Mean            float64             `json:"mean"`
 	Imbalance       float64             `json:"imbalance"`
@@ -59,7 +60,7 @@ type Tables struct {
 type Server struct {
 	balancer.Row
 	InRotation bool `json:"in_rotation"` // HAProxy gives it new connections by its weight
-	Measured   bool `json:"measured"`    // it had a load that was believed
+	Measured   bool `json:"measured"`    // it has a load that was believed
 }
 
 // SetOrders puts the orders and the mode in force now in place of those of the
@@ -79,7 +80,7 @@ func TableOf(t *balancer.Table) Table {
 		Backend: t.Backend, Socket: t.Socket, Time: t.Time.UTC(), Algorithm: t.Algorithm, Mode: t.Mode,
 		Verdict: t.Verdict, Why: t.Why, HoldCode: t.HoldCode, Fault: t.Fault,
 		Target: t.Target, Aggregate: t.Aggregate, WindowSeconds: t.Window.Seconds(), Function: t.Function,
-		Fresh: t.Fresh, InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
+		Fresh: t.Fresh, Earlier: t.Earlier(), InService: t.InService, Mean: t.Mean, Imbalance: t.Imbalance,
 		LifetimeSeconds: t.Lifetime.Seconds(), LifetimeFrom: t.LifetimeFrom,
 		DelaySeconds: t.Delay.Seconds(), Gain: t.Gain, LoopGain: t.LoopGain,
 		MaxAgeSeconds: t.MaxAge.Seconds(), Quorum: t.Quorum, Better: t.Better,
@@ -94,9 +95,16 @@ func TableOf(t *balancer.Table) Table {
 		at := t.LastChange.UTC()
 		e.LastChange = &at
 	}
-	if t.Fresh > 0 {
-		age := t.Age.Seconds()
-		e.AgeSeconds = &age
-	}
+	e.AgeSeconds = ageOf(t)
 	return e
+}
+
+// ageOf is the age of the newest load, in seconds; nil when there is none.
+func ageOf(t *balancer.Table) *float64 {
+	age, ok := t.DataAge()
+	if !ok {
+		return nil
+	}
+	seconds := age.Seconds()
+	return &seconds
 }

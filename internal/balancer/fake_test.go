@@ -29,6 +29,7 @@ type fakeHAProxy struct {
 	missing bool             // the backend is not there
 	hung    bool             // no answer until the caller gives up
 	down    error            // every call fails with it
+	broken  error            // reading servers fails with it
 	refuse  map[string]error // by server
 	ignore  map[string]bool  // servers whose weight is taken and not kept
 	before  func()           // called once before the next write, with the lock held
@@ -90,6 +91,9 @@ func (f *fakeHAProxy) State(ctx context.Context, backend string) (*haproxy.State
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
+	if f.broken != nil {
+		return nil, f.broken
+	}
 	if f.missing || backend != f.state.Backend {
 		return nil, fmt.Errorf("show servers state: %w", haproxy.ErrNoBackend)
 	}

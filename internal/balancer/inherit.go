@@ -74,6 +74,7 @@ func (p *plane) inherit(old *plane) {
 	if t := old.table.Load(); t != nil {
 		p.setTable(t)
 	}
+	p.otherLoads = old.otherLoads || !sameLoads(p.backend, old.backend)
 	p.sight.Store(old.sight.Load())
 	p.learnt.Store(old.learnt.Load())
 	p.inheritController(old)

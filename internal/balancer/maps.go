@@ -53,6 +53,10 @@ type keptMap struct {
 // cost one try, a reload meanwhile another.
 const mapTries = 3
 
+// fadeRest is the least time between two looks for loads that have grown too
+// old.
+const fadeRest = time.Second
+
 // mapLimit bounds the work on one table, mapEndLimit that at the end of run.
 const (
 	mapLimit    = 30 * time.Second
@@ -86,12 +90,36 @@ func (k *mapKeeper) loads(t *Table, now time.Time) map[string]int64 {
 	values := make(map[string]int64, len(t.Rows))
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		if !r.Measured() || *r.AgeSeconds+now.Sub(t.Time).Seconds() > k.backend.MaxAge.Seconds() {
-			continue
+		if left, ok := k.left(t, r, now); ok && left >= 0 {
+			values[k.key(r.Server)] = roundLoad(*r.Load)
 		}
-		values[k.key(r.Server)] = roundLoad(*r.Load)
 	}
 	return values
+}
+
+// left is how long the load of a row counts yet; ok is false when there is none.
+func (k *mapKeeper) left(t *Table, r *Row, now time.Time) (left time.Duration, ok bool) {
+	if !r.Measured() {
+		return 0, false
+	}
+	age := time.Duration(*r.AgeSeconds*float64(time.Second)) + now.Sub(t.Time)
+	return k.backend.MaxAge - age, true
+}
+
+// fading is how long it takes until the next load of a table has to go out of
+// a map; ok is false when there is none. Many that follow each other closely
+// go together.
+func (k *mapKeeper) fading(t *Table) (wait time.Duration, ok bool) {
+	if !slices.ContainsFunc(k.files, func(f *keptMap) bool { return f.fades }) {
+		return 0, false
+	}
+	now := k.now()
+	for i := range t.Rows {
+		if left, measured := k.left(t, &t.Rows[i], now); measured && left >= 0 && (!ok || left < wait) {
+			wait, ok = left, true
+		}
+	}
+	return max(wait+time.Millisecond, fadeRest), ok
 }
 
 // roundLoad makes a load a whole number that HAProxy can hold.
@@ -111,20 +139,30 @@ func (k *mapKeeper) weights(t *Table, _ time.Time) map[string]int64 {
 	return values
 }
 
-// run brings each table that comes into the maps until ctx ends.
+// run brings each table that comes into the maps until ctx ends, and takes out
+// loads that grow too old before the next one.
 func (k *mapKeeper) run(ctx context.Context) error {
+	var t *Table
+	fades := time.NewTimer(0)
+	fades.Stop()
+	defer fades.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			k.leave(ctx)
 			return nil
-		case t := <-k.tables:
-			if t.Unread() {
-				continue // HAProxy does not answer, which the plane tells
-			}
-			for _, f := range k.files {
-				k.guard(func() { k.bring(ctx, f, t) })
-			}
+		case t = <-k.tables:
+		case <-fades.C:
+		}
+		fades.Stop()
+		if t.Unread() {
+			continue // HAProxy does not answer, which the plane tells
+		}
+		for _, f := range k.files {
+			k.guard(func() { k.bring(ctx, f, t) })
+		}
+		if wait, ok := k.fading(t); ok {
+			fades.Reset(wait)
 		}
 	}
 }

@@ -67,8 +67,11 @@ type plane struct {
 	news       news
 	lifetime   *lifetime
 	last       *picture       // newest picture
+	otherLoads bool           // the table's loads are of another configuration: the next pass leaves them behind
 	unread     error          // why HAProxy could not be read the last time; nil: it could
 	asked      haproxy.Worker // newest worker that has been read
+	retryAt    time.Time      // when HAProxy is read again that could not be, beside the passes
+	retryRest  time.Duration  // before the next such try
 }
 
 func newPlane(p Plane, o *Options, log *slog.Logger, allowed bool) *plane {
@@ -134,7 +137,7 @@ func (p *plane) run(ctx context.Context) error {
 		case picture := <-p.pictures:
 			p.guard(func() { _ = p.pass(ctx, picture) }) // told by p.faults
 		case w := <-p.workers:
-			if w != p.asked {
+			if w != p.asked || p.retry() {
 				p.guard(func() { p.contact(ctx) })
 			}
 			if p.sight.Load().presence == absent {
@@ -150,16 +153,41 @@ func (p *plane) run(ctx context.Context) error {
 	}
 }
 
+// lost tells whether HAProxy could not be read the last time, by this plane or
+// by the one whose table it has inherited.
+func (p *plane) lost() bool {
+	t := p.table.Load()
+	return p.unread != nil || t != nil && t.Unread()
+}
+
+// The rest after the first try to read HAProxy again, and the longest one.
+const (
+	retryFirst = 2 * time.Second
+	retryMost  = 16 * time.Second
+)
+
+// retry tells whether it is time to read HAProxy again: it could not be read,
+// and its watcher has had an answer since, from the same worker.
+func (p *plane) retry() bool {
+	if p.unread == nil || p.now().Before(p.retryAt) {
+		return false
+	}
+	p.retryRest = min(max(2*p.retryRest, retryFirst), retryMost)
+	p.retryAt = p.now().Add(p.retryRest)
+	return true
+}
+
 // contact reads HAProxy outside of a pass: at the start, when another worker
 // answers, and when the socket answers again. Weights that a reload has lost are
 // put back on the way. The pass that could not be made, with the orders given
 // meanwhile, is made then.
 func (p *plane) contact(ctx context.Context) {
-	first, lost := !p.memory.known, p.unread != nil
+	first, lost := !p.memory.known, p.lost()
 	p.order()
 	state, err := p.read(ctx)
 	switch {
 	case ctx.Err() != nil || state == nil && err == nil:
+	case err != nil && lost: // the table says so already
 	case err != nil:
 		p.publishUnread(p.last, err)
 	case !first && !lost:
@@ -253,6 +281,9 @@ func (p *plane) read(ctx context.Context) (*haproxy.State, error) {
 // the socket as a whole is gone its watcher tells, once for all backends.
 func (p *plane) tellUnread(err error) {
 	p.unread = err
+	if err == nil {
+		p.retryRest = 0
+	}
 	if err != nil && p.watched && socketGone(err) {
 		return
 	}

@@ -79,7 +79,6 @@ func (p *plane) publish(r *record) {
 	for i := range r.in.Servers {
 		given[r.in.Servers[i].Name] = &r.in.Servers[i]
 	}
-	first := true
 	for i := range t.Rows {
 		row := &t.Rows[i]
 		if f, ok := r.foreign[row.Server]; ok {
@@ -90,34 +89,31 @@ func (p *plane) publish(r *record) {
 		}
 		if s, ok := given[row.Server]; ok {
 			row.Capacity, row.WeightBefore, row.Metrics = s.Capacity, s.Weight, s.Metrics
-			age := row.fill(s.Load, r.picture, r.in.Now)
-			if row.Load != nil && s.Rotation == weighting.InRotation && (first || age < t.Age) {
-				t.Age, first = age, false
-			}
+			row.fill(s.Load, r.picture, r.in.Now)
 		}
 		if sd, ok := decided[row.Server]; ok {
 			row.Share, row.Weight = sd.Share, sd.Weight
 			row.Reasons = append(row.Reasons, sd.Reasons...)
 		}
 	}
+	p.keepLoads(t)
 	p.setTable(t)
 	if p.observer != nil {
 		p.observer.Passed(t)
 	}
 }
 
-// fill sets the load of a row with where it is from, and returns its age; load NaN means none.
-func (r *Row) fill(load float64, picture *picture, now time.Time) time.Duration {
-	r.Load, r.AgeSeconds, r.Series, r.Timestamp, r.Points = nil, nil, "", nil, 0
+// fill sets the load of a row with where it is from; load NaN means none.
+func (r *Row) fill(load float64, picture *picture, now time.Time) {
+	r.Load, r.AgeSeconds, r.Series, r.Timestamp, r.Points, r.Earlier = nil, nil, "", nil, 0, false
 	if math.IsNaN(load) {
-		return 0
+		return
 	}
 	from := picture.of(r.Server)
 	age := from.sample.Age + now.Sub(picture.received)
 	seconds, stamp := age.Seconds(), from.sample.Time.Unix()
 	r.Load, r.AgeSeconds = &load, &seconds
 	r.Series, r.Timestamp, r.Points = from.series, &stamp, from.sample.Points
-	return age
 }
 
 // configured fills in what the configuration alone says.
@@ -168,10 +164,17 @@ func (p *plane) publishState(state *haproxy.State) {
 		t.Verdict, t.HoldCode = weighting.Hold, HoldStarting
 		t.Why = "these are the weights in force; no pass has been made yet"
 		t.Fault = p.faultText(p.last)
+		for i := range t.Rows {
+			p.lend(&t.Rows[i], t.Time)
+		}
 		p.setTable(t)
 		return
 	}
 	merged := *old
+	if old.Unread() {
+		merged.Verdict, merged.HoldCode = weighting.Hold, HoldStarting
+		merged.Why = "HAProxy can be read again: these are the weights in force, and the next pass decides"
+	}
 	merged.Worker, merged.Algorithm, merged.LastChange = t.Worker, t.Algorithm, t.LastChange
 	merged.Mode, merged.Control = t.Mode, t.Control
 	merged.InService, merged.Fault = t.InService, p.faultText(p.last)
@@ -183,6 +186,7 @@ func (p *plane) publishState(state *haproxy.State) {
 		now := &t.Rows[i]
 		before, ok := rows[now.Server]
 		if !ok {
+			p.lend(now, merged.Time)
 			continue
 		}
 		row := *before
@@ -200,10 +204,10 @@ func (p *plane) publishUnread(picture *picture, err error) {
 	t := &Table{
 		Backend: p.backend.Name, Socket: p.socket, Mode: string(p.mode()), Function: p.function,
 	}
-	p.configured(t)
 	if old := p.table.Load(); old != nil {
 		*t = *old
 	}
+	p.configured(t)
 	t.Time = p.now()
 	t.Verdict, t.HoldCode, t.Why = weighting.Hold, HoldUnread, "HAProxy could not be read: "+haproxy.Cause(err).Error()
 	t.Fault = p.faultText(picture)
@@ -211,21 +215,11 @@ func (p *plane) publishUnread(picture *picture, err error) {
 	t.Mode, t.Control = string(p.mode()), p.control
 	t.Rows = slices.Clone(t.Rows)
 	for i := range t.Rows {
-		t.Rows[i].Pin = p.control.PinOf(t.Rows[i].Server)
+		row := &t.Rows[i]
+		row.Pin = p.control.PinOf(row.Server)
+		row.fill(p.shown(picture, row.Server, t.Time), picture, t.Time)
 	}
-	if picture != nil {
-		first := true
-		t.Age = 0
-		for i := range t.Rows {
-			row, load := &t.Rows[i], math.NaN()
-			if l := picture.of(row.Server); l.err == nil {
-				load = l.sample.Value
-			}
-			if age := row.fill(load, picture, t.Time); row.Load != nil && (first || age < t.Age) {
-				t.Age, first = age, false
-			}
-		}
-	}
+	p.keepLoads(t)
 	p.setTable(t)
 	if p.observer != nil {
 		p.observer.Passed(t)

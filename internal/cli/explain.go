@@ -161,6 +161,7 @@ func dataFacts(t *api.Table, r *api.Server, now time.Time) []fact {
 	facts = append(facts,
 		fact{"series", r.Series},
 		fact{"value", exact(*r.Load)},
+		fact{"from", wordsEarlier(t, r)},
 		fact{"aggregate", wordsAggregate(t, r)})
 	if r.Timestamp != nil {
 		facts = append(facts, fact{"stamp", wordsTimestamp(*r.Timestamp)})

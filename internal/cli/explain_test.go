@@ -46,7 +46,7 @@ func (e *explained) pass() api.Table {
 	t := &balancer.Table{
 		Backend: "in", Socket: "unix:/run/haproxy/admin.sock", Time: e.in.Now, Algorithm: "roundrobin", Mode: "live",
 		Verdict: d.Verdict, Why: d.Why, HoldCode: d.HoldCode, Target: "servers.*.load", Aggregate: graphite.Last, Window: 5 * time.Minute,
-		Function: d.Function, Fresh: d.Fresh, InService: d.InService, Mean: d.Mean, Imbalance: d.MaxOverMean, Age: 10 * time.Second,
+		Function: d.Function, Fresh: d.Fresh, InService: d.InService, Mean: d.Mean, Imbalance: d.MaxOverMean,
 		Lifetime: d.Lifetime, LifetimeFrom: "sessions", Delay: d.Delay, Gain: d.Gain, LoopGain: d.LoopGain(),
 		MaxAge: 90 * time.Second, Quorum: 0.5, Better: e.settings.Better,
 	}
@@ -168,8 +168,13 @@ func TestExplainUnusual(t *testing.T) {
 	out := goodTable("unix:/run/c.sock")
 	out.Servers[0].Load, out.Servers[0].InRotation, out.Servers[0].AdminState = nil, false, "maint"
 	out.Servers[0].Reasons = []weighting.Reason{{Step: weighting.StepRotation, Text: "in maintenance: weight left as it is"}}
+	earlier := goodTable("unix:/run/d.sock")
+	earlier.Servers[0].Earlier = true
+	earlier.Servers[0].Reasons = []weighting.Reason{{Step: weighting.StepMissing, Text: "no whole answer within 5 s; keeps its share"}}
+	back := goodTable("unix:/run/e.sock")
+	back.HoldCode, back.Verdict, back.Servers = balancer.HoldStarting, weighting.Hold, earlier.Servers
 	socket := fakeDaemon(t, answers{
-		"GET /api/v1/table/in":   api.Tables{Tables: []api.Table{bare, unread, out}},
+		"GET /api/v1/table/in":   api.Tables{Tables: []api.Table{bare, unread, out, earlier, back}},
 		"GET /api/v1/table/none": api.Tables{Tables: []api.Table{}},
 	})
 	code, text, stderr := command(t, "explain", "in/s1", "--control", socket)
@@ -180,6 +185,8 @@ func TestExplainUnusual(t *testing.T) {
 		"in/s1 on unix:/run/a.sock: weight 256 in force\n", "in/s1 on unix:/run/b.sock: ",
 		"  of the last pass that could read HAProxy: the newest data have had no effect\n",
 		"  value   none: in maintenance: weight left as it is\n",
+		"no weight comes of it. The last pass had none: no whole answer within 5 s; keeps its share\n",
+		"  of a pass before HAProxy could not be read: the next one has still to come\n", "no weight comes of it\n",
 		"  state           maint, running; 12 open sessions; out of rotation: ",
 		"  last change  2026-07-01 11:59:40 UTC (20s ago), of any weight of the backend\n",
 	} {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,18 @@ func wordsNoLoad(r *api.Server) string {
 		}
 	}
 	return "none"
+}
+
+// wordsEarlier says that the value is not of the last pass, and why that has none.
+func wordsEarlier(t *api.Table, r *api.Server) string {
+	if !r.Earlier {
+		return ""
+	}
+	text := "an earlier answer of Graphite: it stays for SPOE, maps and Lua until it is older than max_age; no weight comes of it"
+	if s := step(r, weighting.StepMissing); s != nil && t.HoldCode != balancer.HoldUnread && t.HoldCode != balancer.HoldStarting {
+		text += ". The last pass had none: " + s.Text
+	}
+	return text
 }
 
 func wordsAggregate(t *api.Table, r *api.Server) string {
@@ -139,6 +152,8 @@ func wordsOldSteps(t *api.Table) string {
 	switch {
 	case t.HoldCode == balancer.HoldUnread:
 		return "of the last pass that could read HAProxy: the newest data have had no effect"
+	case t.HoldCode == balancer.HoldStarting && slices.ContainsFunc(t.Servers, func(s api.Server) bool { return len(s.Reasons) > 0 }):
+		return "of a pass before HAProxy could not be read: the next one has still to come"
 	case t.HoldCode == balancer.HoldStarting:
 		return "none yet: the first pass has still to come"
 	case t.OrdersPending:

@@ -132,7 +132,7 @@ func inputOf(t *api.Table) weighting.Input {
 			Capacity: r.Capacity, Weight: r.AppliedWeight, InitialWeight: r.InitialWeight, Sessions: r.Sessions,
 			Rotation: rotationOfRow(r),
 		}
-		if r.Load != nil && r.AgeSeconds != nil {
+		if r.Load != nil && r.AgeSeconds != nil && !r.Earlier {
 			s.Load, s.Reason, s.DataAge = *r.Load, "", secondsOf(*r.AgeSeconds)
 			s.LoadTime = t.Time.Add(-s.DataAge)
 		}

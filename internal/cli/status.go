@@ -246,8 +246,8 @@ func (w *statusWriter) holds() {
 	}
 }
 
-// unmeasured names the servers in rotation whose load is not known: what they
-// count as is in their explanation.
+// unmeasured names the servers in rotation of which the last pass had no load:
+// what they count as is in their explanation.
 func (w *statusWriter) unmeasured() {
 	first := true
 	for i := range w.s.Backends {
@@ -255,7 +255,7 @@ func (w *statusWriter) unmeasured() {
 			t := &w.s.Backends[i].Tables[j]
 			var names []string
 			for k := range t.Servers {
-				if s := &t.Servers[k]; s.InRotation && !s.Measured {
+				if s := &t.Servers[k]; s.InRotation && (!s.Measured || s.Earlier) {
 					names = append(names, s.Server)
 				}
 			}

@@ -79,6 +79,9 @@ func backendRow(b *api.BackendStatus, t *api.Table, now time.Time) []cell {
 		imbalance = fmt.Sprintf("%.2f", t.Imbalance)
 	}
 	fresh := cell{text: fmt.Sprintf("%d/%d", t.Fresh, t.InService)}
+	if t.Earlier > 0 {
+		fresh.text += fmt.Sprintf(", %d earlier", t.Earlier)
+	}
 	if t.Fresh < t.InService || t.InService == 0 {
 		fresh.style = yellow
 	}
@@ -169,7 +172,11 @@ func serversTable(t *api.Table, now time.Time) *table {
 		if r.Sessions >= 0 {
 			sessions = fmt.Sprint(r.Sessions)
 		}
-		out.add(cell{text: r.Server}, cell{text: maybe(r.Load, number)}, ageCell(r.AgeSeconds, t, now), cell{text: relativeLoad(r, t)},
+		load := cell{text: maybe(r.Load, number)}
+		if r.Earlier {
+			load.style = yellow
+		}
+		out.add(cell{text: r.Server}, load, ageCell(r.AgeSeconds, t, now), cell{text: relativeLoad(r, t)},
 			cell{text: percent(r.Share)}, weight, cell{text: fmt.Sprint(r.InitialWeight)},
 			stateCell(r.AdminState, "ready"), stateCell(r.OpState, "running"), cell{text: sessions}, pin)
 	}

@@ -92,6 +92,19 @@ func TestStatusOfHAProxyGone(t *testing.T) {
 	}
 }
 
+// TestStatusOfEarlierLoads: what stays for those who ask is not called fresh.
+func TestStatusOfEarlierLoads(t *testing.T) {
+	s := goodStatus()
+	table := &s.Backends[0].Tables[0]
+	table.Fresh, table.Earlier, table.Servers[1].Earlier = 1, 1, true
+	_, out, _ := command(t, "status", "--control", fakeDaemon(t, answers{"GET /api/v1/status": s}))
+	for _, want := range []string{" 1/2, 1 earlier ", "\nin without usable load: s2\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}
+
 // TestStatusOfOrders has those that the last pass did not know, and those of
 // backends that are not in the configuration.
 func TestStatusOfOrders(t *testing.T) {

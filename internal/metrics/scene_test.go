@@ -71,7 +71,7 @@ func table(rows ...balancer.Row) *balancer.Table {
 	return &balancer.Table{
 		Backend: "ingest", Socket: socket, Time: start, Algorithm: "roundrobin", Mode: "live", Rows: rows,
 		Verdict: weighting.Write, Function: weighting.WaterFill, Fresh: len(rows), InService: len(rows),
-		Mean: 20, Imbalance: 1.5, Age: 12500 * time.Millisecond, Lifetime: 10 * time.Minute, Delay: time.Minute, Gain: 2, LoopGain: 0.2,
+		Mean: 20, Imbalance: 1.5, Lifetime: 10 * time.Minute, Delay: time.Minute, Gain: 2, LoopGain: 0.2,
 		Changes: 2, MaxAge: 90 * time.Second, LastChange: start.Add(-time.Minute),
 	}
 }

@@ -14,8 +14,9 @@ type snapshot struct {
 	*balancer.Table
 	now       time.Time
 	interval  time.Duration // between two passes; 0 unknown
-	fresh     int           // servers in rotation with a load that is believed
-	age       time.Duration // of the newest such load; meaningless without one
+	known     int           // servers in rotation with a load that is believed
+	fresh     int           // those of them whose load is of the last pass, and not of an earlier one
+	age       time.Duration // of the newest known load; meaningless without one
 	proxy     *dto.LabelPair
 	socket    *dto.LabelPair
 	ofBackend []*dto.LabelPair // proxy, socket
@@ -34,10 +35,13 @@ func newSnapshot(t *balancer.Table, v *view) *snapshot {
 		if !r.Measured() || !r.InRotation() {
 			continue
 		}
-		if age := s.since(*r.AgeSeconds); s.fresh == 0 || age < s.age {
+		if age := s.since(*r.AgeSeconds); s.known == 0 || age < s.age {
 			s.age = age
 		}
-		s.fresh++
+		s.known++
+		if !r.Earlier {
+			s.fresh++
+		}
 	}
 	return s
 }
@@ -50,12 +54,16 @@ func (s *snapshot) since(ageSeconds float64) time.Duration {
 // stale tells whether no load counts any more. Data may pass max_age by an
 // interval until the next pass sees that they are too old.
 func (s *snapshot) stale() bool {
-	return s.InService > 0 && (s.fresh == 0 || s.age > s.MaxAge+s.interval)
+	return s.InService > 0 && (s.known == 0 || s.age > s.MaxAge+s.interval)
 }
 
 // passed tells whether the table is of a pass, and not of a first look at
 // HAProxy.
 func (s *snapshot) passed() bool { return s.HoldCode != holdStarting }
+
+// balanced tells whether the mean and the imbalance are of the loads that the
+// table has.
+func (s *snapshot) balanced() bool { return s.fresh > 0 && s.Passed() }
 
 // gauge describes a metric of a backend on one HAProxy, or of one of its
 // servers. ok is false when there is no such number now: then there is no series.
@@ -70,9 +78,9 @@ var backendGauges = []gauge[*snapshot]{
 	{"backend_servers_in_service", "Servers in rotation: up, ready, above weight 0 and no backup.", func(s *snapshot) (float64, bool) { return float64(s.InService), true }},
 	{"backend_servers_fresh", "Servers in rotation with a load that counted in the last pass.", func(s *snapshot) (float64, bool) { return float64(s.fresh), true }},
 	{"backend_servers_foreign", "Servers whose weight the last pass found set by somebody else.", func(s *snapshot) (float64, bool) { return float64(s.Foreign), true }},
-	{"backend_load_mean", "Mean load of a unit of capacity over the servers with data.", func(s *snapshot) (float64, bool) { return s.Mean, s.fresh > 0 && !s.Unread() && s.passed() }},
-	{"backend_imbalance_ratio", "Highest load over the mean; 1 is perfect balance.", func(s *snapshot) (float64, bool) { return s.Imbalance, s.fresh > 0 && !s.Unread() && s.Imbalance > 0 }},
-	{"backend_data_age_seconds", "Age of the newest load of any server in rotation.", func(s *snapshot) (float64, bool) { return s.age.Seconds(), s.fresh > 0 }},
+	{"backend_load_mean", "Mean load of a unit of capacity over the servers with data.", func(s *snapshot) (float64, bool) { return s.Mean, s.balanced() }},
+	{"backend_imbalance_ratio", "Highest load over the mean; 1 is perfect balance.", func(s *snapshot) (float64, bool) { return s.Imbalance, s.balanced() && s.Imbalance > 0 }},
+	{"backend_data_age_seconds", "Age of the newest load of any server in rotation.", func(s *snapshot) (float64, bool) { return s.age.Seconds(), s.known > 0 }},
 	{"backend_max_age_seconds", "A load older than this does not count (max_age).", func(s *snapshot) (float64, bool) { return s.MaxAge.Seconds(), true }},
 	{"backend_interval_seconds", "Time between two passes (interval).", func(s *snapshot) (float64, bool) { return s.interval.Seconds(), s.interval > 0 }},
 	{"backend_stale", "Whether no server in rotation has a load that counts.", func(s *snapshot) (float64, bool) { return flag(s.stale()), true }},
@@ -97,7 +105,7 @@ type serverRow struct {
 // serverGauges have the labels proxy, server and socket. While HAProxy can't be
 // read there are only those that do not come from it.
 var serverGauges = []gauge[serverRow]{
-	{"server_load", "Load of the server, as aggregated from Graphite.", func(r serverRow) (float64, bool) {
+	{"server_load", "Newest load of the server that is known, as aggregated from Graphite.", func(r serverRow) (float64, bool) {
 		if r.Load == nil {
 			return 0, false
 		}

@@ -53,7 +53,7 @@ func TestStale(t *testing.T) {
 		{
 			name: "HAProxy is away, and then the data too: the table still has the count of the last pass",
 			rows: []balancer.Row{without(row("s1", 1, 10))}, stale: "1", fresh: "0",
-			change: func(t *balancer.Table) { t.Fresh, t.Age, t.Verdict, t.HoldCode = 1, 0, weighting.Hold, holdUnread },
+			change: func(t *balancer.Table) { t.Fresh, t.Verdict, t.HoldCode = 1, weighting.Hold, holdUnread },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,6 +73,24 @@ func TestStale(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEarlier: a load of an earlier pass is a load with an age, and not one that
+// counted in the last pass.
+func TestEarlier(t *testing.T) {
+	s := newScene()
+	earlier := row("s1", 10, 120)
+	earlier.Earlier = true
+	made := table(earlier, without(row("s2", 0, 120)))
+	made.Verdict, made.HoldCode, made.Fresh = weighting.Hold, weighting.HoldStale, 0
+	s.view.tables = []*balancer.Table{made}
+	s.want(t, `server_load{proxy="ingest",server="s1",socket="`+socket+"\"} 10\n", "server_load")
+	s.want(t, ofIngest("backend_servers_fresh", "0"), "backend_servers_fresh")
+	s.want(t, ofIngest("backend_data_age_seconds", "12.5"), "backend_data_age_seconds")
+	s.want(t, ofIngest("backend_stale", "0"), "backend_stale")
+	s.wantNone(t, "backend_load_mean", "backend_imbalance_ratio")
+	s.now = start.Add(108 * time.Second)
+	s.want(t, ofIngest("backend_stale", "1"), "backend_stale")
 }
 
 func without(r balancer.Row) balancer.Row {

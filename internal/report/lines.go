@@ -20,14 +20,14 @@ func appendTable(to []graphite.Metric, names *names, t *balancer.Table, stamp, n
 	servers := names.servers(t)
 	for i := range t.Rows {
 		row := &t.Rows[i]
-		if row.Load != nil {
+		if row.Load != nil && !row.Earlier { // an old load must not look like a new one
 			add(servers[i]+".load", *row.Load)
 		}
 		if !t.Unread() { // else it is what HAProxy had when it could be read
 			add(servers[i]+".weight", float64(row.AppliedWeight))
 		}
 	}
-	if t.Imbalance > 0 && t.Fresh > 0 && !t.Unread() {
+	if t.Imbalance > 0 && t.Fresh > 0 && t.Passed() {
 		add("imbalance", t.Imbalance)
 	}
 	if !newest.IsZero() {

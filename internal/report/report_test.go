@@ -73,6 +73,10 @@ func TestUnknownIsLeftOut(t *testing.T) {
 
 	gone := table(begin.Add(10*time.Minute), silent("s1", 5))
 	gone.Fresh = 0
+	earlier := table(begin.Add(2*time.Minute), row("s1", 3, 5))
+	earlier.Fresh, earlier.Rows[0].Earlier, *earlier.Rows[0].AgeSeconds = 0, true, 70
+	check("a load of an earlier pass", earlier, "hw.lb1.ingest.s1.weight 5 120", "hw.lb1.ingest.age 70 120", "hw.lb1.ingest.changes 0 120")
+
 	check("no data any more", gone, "hw.lb1.ingest.s1.weight 5 600", "hw.lb1.ingest.age 550 600", "hw.lb1.ingest.changes 0 600")
 
 	unread := table(begin.Add(11*time.Minute), row("s1", 4, 5))
