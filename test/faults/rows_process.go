@@ -56,7 +56,7 @@ func spoeRows() []row {
 	hostile.begin, hostile.end = (*scene).beginHostile, (*scene).endHostile
 	flood.name, flood.fault = "spoe-flood", "a peer opens more connections than allowed"
 	flood.plan = plan{tables: "", spoa: "max_connections = 40\n"}
-	flood.told = []told{upTo(99, told{begin: "SPOE connection refused: too many are open"}), maybe(upTo(99, peerClosed))}
+	flood.told = []told{upTo(99, told{begin: "too many are open"}), maybe(upTo(99, peerClosed))}
 	flood.begin, flood.end = (*scene).beginFlood, (*scene).endFlood
 	deaf.name, deaf.fault = "spoe-deaf", "peers ask without end and read no answer"
 	deaf.told = []told{maybe(upTo(99, peerClosed))}
