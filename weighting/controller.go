@@ -14,7 +14,7 @@ type Controller struct {
 	passes   int
 	began    time.Time // first pass
 	last     time.Time // of the last pass
-	seen     time.Time // when any server last had data; of the first pass before that
+	seen     time.Time // when any server last had data, of the first pass before that; later by the time in which nobody looked
 	usual    usualTotal
 	step     stepping
 	weigher  Weigher // for Lua
@@ -103,6 +103,10 @@ func (c *Controller) begin(in Input) *pass {
 	}
 	if p.known {
 		p.elapsed = max(in.Now.Sub(c.last), 0)
+		blind := c.blind(p.elapsed)
+		p.elapsed -= blind
+		c.seen = c.seen.Add(blind)
+		c.usual.skip(blind)
 	} else {
 		c.began, c.seen = in.Now, in.Now
 	}
@@ -116,6 +120,15 @@ func (c *Controller) begin(in Input) *pass {
 		}
 	}
 	return p
+}
+
+// blind is the part of the time since the last pass in which nobody looked:
+// HAProxy could not be read, it did not have the backend, or this process was
+// stopped. Nothing is known of the loads in it, so it uses up no time that a
+// server, or all of them, may be without data. A pass may be as late as
+// Graphite and HAProxy are slow.
+func (c *Controller) blind(elapsed time.Duration) time.Duration {
+	return max(elapsed-max(2*c.settings.Interval, c.timing.MissingHold/3), 0)
 }
 
 // remember returns the memory of a server and whether there was one.

@@ -22,7 +22,7 @@ type memory struct {
 	// Data.
 	stamp      time.Time     // of the newest data point seen
 	points     int           // distinct data points since the last gap
-	missingFor time.Duration // without data while others had some
+	missingFor time.Duration // without data while others had some, of the time in which somebody looked
 	lost       bool          // missingFor outlasted the hold; ends after trustPoints
 	zeros      int           // distinct data points of zero with many sessions open
 	shown      bool          // has had a load above zero, or is empty because it has just come
@@ -112,6 +112,14 @@ type usualTotal struct {
 	passes   int
 	last     time.Time
 	lowSince time.Time // zero when the last total was plausible
+}
+
+// skip leaves out a time in which nobody looked.
+func (u *usualTotal) skip(blind time.Duration) {
+	u.last = u.last.Add(blind)
+	if !u.lowSince.IsZero() {
+		u.lowSince = u.lowSince.Add(blind)
+	}
 }
 
 // plausible tells whether total is at least 1 % of the usual one, and learns
