@@ -54,6 +54,7 @@ type Options struct {
 	Observer Observer         // nil means nobody
 	Delay    time.Duration    // before the first render: many backends must not ask Graphite in one moment
 	Watched  bool             // somebody else tells when a socket as a whole is gone
+	Looks    time.Duration    // between two looks at the servers' states beside the passes; 0 means none: nobody names servers from the tables
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
 	Jitter   func() float64   // uniform in [0,1); nil means math/rand

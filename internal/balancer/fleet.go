@@ -27,6 +27,7 @@ type FleetOptions struct {
 	Logger   *slog.Logger // nil means slog.Default()
 	Controls *Controls    // operators' orders; nil means none
 	Observer Observer     // nil means nobody
+	Named    bool         // somebody names servers from the tables, so that passes alone look too seldom
 }
 
 // stagger lies between the first renders of two backends at the start: hundreds
@@ -56,11 +57,15 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 		}
 	}
 	f, t := &Fleet{close: renderer.Close}, &twins{}
+	looks := time.Duration(0)
+	if o.Named {
+		looks = looksOf(c)
+	}
 	for i, b := range c.Backends {
 		f.balancers = append(f.balancers, New(Options{
 			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
 			Delay:    time.Duration(i) * min(stagger, b.Interval/time.Duration(len(c.Backends))),
-			Controls: o.Controls, Observer: o.Observer, Watched: true,
+			Controls: o.Controls, Observer: o.Observer, Watched: true, Looks: looks,
 		}))
 	}
 	for i := range planes {

@@ -58,6 +58,7 @@ type plane struct {
 	table     atomic.Pointer[Table]
 	sight     atomic.Pointer[sight]
 	beat      beat
+	sighting  *Sighting // nil: nobody looks between passes
 
 	faults     *faults
 	learnt     atomic.Pointer[Learnt]
@@ -86,6 +87,7 @@ func newPlane(p Plane, o *Options, log *slog.Logger, allowed bool) *plane {
 		contacted: make(chan struct{}),
 		faults:    newFaults(log, o.Now).at(o.Backend.Name, p.Socket),
 		lifetime:  newLifetime(p.DataPlane, &o.Backend),
+		sighting:  newSighting(o.Looks),
 	}
 	made.sight.Store(&sight{})
 	made.order()
@@ -139,6 +141,8 @@ func (p *plane) run(ctx context.Context) error {
 		case w := <-p.workers:
 			if w != p.asked || p.retry() {
 				p.guard(func() { p.contact(ctx) })
+			} else if p.lookDue() {
+				p.guard(func() { p.look(ctx) })
 			}
 			if p.sight.Load().presence == absent {
 				p.asked = w // the next pass or the next worker may have it
@@ -273,6 +277,7 @@ func (p *plane) read(ctx context.Context) (*haproxy.State, error) {
 	state, err = p.meet(ctx, state)
 	if err == nil {
 		p.asked = state.Info.Worker
+		p.sighting.Note(p.now())
 	}
 	return state, err
 }

@@ -128,7 +128,7 @@ func (p *plane) configured(t *Table) {
 func (p *plane) blank(state *haproxy.State) *Table {
 	t := &Table{
 		Backend: p.backend.Name, Socket: p.socket, Time: p.now(),
-		Worker: state.Info.Worker, Algorithm: state.Algorithm, Mode: string(p.mode()), Control: p.control,
+		Worker: state.Info.Worker, Algorithm: state.Algorithm, Mode: string(p.mode()), Control: p.control, Sighting: p.sighting,
 		Rows: make([]Row, len(state.Servers)), LastChange: p.memory.lastChange, Function: p.function,
 	}
 	p.configured(t)
@@ -176,6 +176,7 @@ func (p *plane) publishState(state *haproxy.State) {
 		merged.Why = "HAProxy can be read again: these are the weights in force, and the next pass decides"
 	}
 	merged.Worker, merged.Algorithm, merged.LastChange = t.Worker, t.Algorithm, t.LastChange
+	merged.Sighting = t.Sighting
 	merged.Mode, merged.Control = t.Mode, t.Control
 	merged.InService, merged.Fault = t.InService, p.faultText(p.last)
 	rows := make(map[string]*Row, len(old.Rows))

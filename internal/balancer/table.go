@@ -46,6 +46,8 @@ type Table struct {
 	Quorum       float64       // of the configuration
 	Better       weighting.Better
 	LastChange   time.Time // when weights were last written; zero = not by this process
+
+	Sighting *Sighting // when HAProxy was last read; nil: nobody looks between passes
 }
 
 // Row is one server of a Table. Its JSON form is documented and stable.

@@ -29,6 +29,7 @@ func (d *daemon) newGeneration(c *config.Config, before *generation) (*generatio
 	chances := newChances(c)
 	fleet, err := balancer.NewFleet(c, balancer.FleetOptions{
 		Logger: d.log, Controls: d.controls, Observer: balancer.Observers{d.metrics, d, chances},
+		Named: len(d.options.Config.SPOA.Listen) > 0, // read at start only, as the agent's
 	})
 	if err != nil {
 		return nil, err

@@ -42,7 +42,8 @@
 // A pick, best and worst never name another: HAProxy obeys use-server for a
 // server in drain. With several HAProxies they name a server that is in rotation
 // on each of those that answer, since nothing tells which one asks; when there
-// is none, they are not set.
+// is none, they are not set. Nor are they when HAProxy has not been read for
+// longer than a few looks (balancer.Sighting): what is in rotation is not known then.
 //
 // Of a backend or server that is not known fresh is set to false and nothing
 // else. A message with an argument missing or of the wrong type sets nothing.
@@ -272,8 +273,12 @@ func (q *query) backend(name string) bool {
 	q.set("fresh", fresh)
 	q.set("servers", x.servers)
 	q.setAge(x.dataAt)
-	if fresh {
+	switch {
+	case !fresh:
+	case x.mayName(q.now):
 		q.setAll(x.loads)
+	default:
+		q.setAll(x.unnamed)
 	}
 	return true
 }
@@ -300,7 +305,7 @@ func (q *query) server(backend, name string) bool {
 
 func (q *query) pick(name string) bool {
 	x := q.find(kindPick, name)
-	if x == nil {
+	if x == nil || !x.mayName(q.now) {
 		return false
 	}
 	server := x.urn.draw(q.h.draw)

@@ -104,6 +104,7 @@ type index struct {
 	sums    sums
 
 	loads      []variable // of the backend, to be sent while it is fresh
+	unnamed    []variable // loads without the names of servers
 	score      float64    // mean load for its capacity; the lower the better
 	dataAt     time.Time  // of the newest data ever seen; zero when there were none
 	freshUntil time.Time  // zero when the backend is not fresh at all
@@ -112,6 +113,10 @@ type index struct {
 func (x *index) fresh(now time.Time) bool {
 	return !x.freshUntil.IsZero() && !now.After(x.freshUntil)
 }
+
+// mayName tells whether servers may be named: what is known of their rotation is
+// not older than a few looks at HAProxy.
+func (x *index) mayName(now time.Time) bool { return x.table.Seen(now) }
 
 // server is one row.
 type server struct {
@@ -163,6 +168,7 @@ func newIndex(b *backend, t *balancer.Table, out names, old *index) *index {
 	x.freshUntil = quorate(expiries, sum.inRotation, b.source.Quorum)
 	if len(expiries) > 0 {
 		x.loads, x.score = sum.variables(), sum.score()
+		x.unnamed = slices.DeleteFunc(slices.Clone(x.loads), func(v variable) bool { return v.name == "best" || v.name == "worst" })
 	}
 	return x
 }

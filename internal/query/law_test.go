@@ -184,8 +184,11 @@ func allocations(t *testing.T, n int) float64 {
 	for i := range rows {
 		rows[i] = row(fmt.Sprintf("server-%d", i), float64(1000+i), 1+i%256)
 	}
+	made := table(rows...)
+	made.Sighting = balancer.NewSighting(time.Second)
+	made.Sighting.Note(begin)
 	h := New(Options{Now: func() time.Time { return begin }, Sources: []Source{{
-		Backend: "in", MaxAge: time.Minute, Quorum: 0.5, Tables: func() []*balancer.Table { return []*balancer.Table{table(rows...)} },
+		Backend: "in", MaxAge: time.Minute, Quorum: 0.5, Tables: func() []*balancer.Table { return []*balancer.Table{made} },
 	}}})
 	request := &spoa.Request{Messages: message.Messages{
 		asked("weighter-backend", "backend", "in"), asked("weighter-server", "backend", "in", "server", "server-7"),

@@ -217,9 +217,9 @@ func (b backendView) Get(name string) any {
 	case "imbalance":
 		return positive(sum.imbalance)
 	case "best":
-		return named(sum.best)
+		return b.named(sum.best)
 	case "worst":
-		return named(sum.worst)
+		return b.named(sum.worst)
 	}
 	return nil
 }
@@ -231,8 +231,8 @@ func ageAt(at, now time.Time) any {
 	return max(0, now.Sub(at)).Seconds()
 }
 
-func named(server string) any {
-	if server == "" {
+func (b backendView) named(server string) any {
+	if server == "" || !b.x.mayName(b.now) {
 		return nil
 	}
 	return server

@@ -41,6 +41,22 @@ func TestDaemon(t *testing.T) {
 		// The agent has said that it goes, or the check finds that it is gone.
 		awaitVisit(t, s, "no answer", "s", "load_mean=-")
 	})
+	onEach(t, Options{Example: "tcp-pick"}, func(t *testing.T, s *Scene, _ haproxyproc.Binary) {
+		load.Store(1000)
+		leaveForS1(t, s)
+		d := startDaemon(t, program, s, graphite.URL)
+		defer d.stop()
+		awaitVisit(t, s, "the first pick", "s1", "picked=s1")
+		for _, out := range []struct{ how, back string }{
+			{"set server ingest/s1 state drain", "set server ingest/s1 state ready"},
+			{"set server ingest/s1 weight 0", "set server ingest/s1 weight 256"},
+		} {
+			command(t, s, out.how)
+			awaitNoPick(t, s, out.how, "s1")
+			command(t, s, out.back)
+			awaitVisit(t, s, out.back, "s1", "picked=s1")
+		}
+	})
 	onEach(t, Options{Example: "map", AsShipped: true, OverHTTP: true}, func(t *testing.T, s *Scene, _ haproxyproc.Binary) {
 		load.Store(6000)
 		d := startDaemon(t, program, s, graphite.URL)
@@ -70,6 +86,43 @@ func render(w http.ResponseWriter, target string, load int64) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, "[%s]", strings.Join(series, ", "))
+}
+
+// leaveForS1 leaves next to nothing for the other servers by weight: a row of
+// picks without s1 is no chance then.
+func leaveForS1(t *testing.T, s *Scene) {
+	t.Helper()
+	command(t, s, "set server ingest/s1 weight 256")
+	command(t, s, "set server ingest/s2 weight 1")
+	command(t, s, "set server ingest/s3 weight 1")
+}
+
+func command(t *testing.T, s *Scene, line string) {
+	t.Helper()
+	if err := s.Command(t.Context(), line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitNoPick connects until ten picks in a row are of other servers, long
+// before the next pass.
+func awaitNoPick(t *testing.T, s *Scene, what, server string) {
+	t.Helper()
+	others := 0
+	for deadline := time.Now().Add(patience); others < 10; {
+		_, log := connect(t, s, nil)
+		switch picked := variable(log, "picked"); picked {
+		case server:
+			others = 0
+		case "-":
+			t.Fatalf("%s: nothing is picked; log %q", what, log)
+		default:
+			others++
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %s is still picked; last log line %q", what, server, log)
+		}
+	}
 }
 
 // awaitVisit connects until a connection goes to a server that begins so, with those words in its
@@ -108,11 +161,17 @@ timeout = "900ms"
 [spoa]
 listen = [%q]
 `, s.HAProxy.SocketPath, graphite, s.Values.Agent)
+	interval := "1s"
+	if s.example == "tcp-pick" {
+		interval = "1h" // what passes find is found in other tests
+	}
 	for _, backend := range []string{s.Values.Backend, s.Values.Spare} {
-		config += fmt.Sprintf("[[backend]]\nname = %q\ntarget = \"aliasByNode(tcp.%s.*.received, 2)\"\ninterval = \"1s\"\nmode = \"observe\"\n", backend, backend)
+		config += fmt.Sprintf("[[backend]]\nname = %q\ntarget = \"aliasByNode(tcp.%s.*.received, 2)\"\ninterval = %q\nmode = \"observe\"\n", backend, backend, interval)
 		if backend == s.Values.Backend && s.example == "map" {
 			config += fmt.Sprintf("maps = { load = %q, weight = %q }\n", s.Values.LoadMap, s.Values.WeightMap)
-			break // that example has one backend
+		}
+		if s.example != "choose" {
+			break // the others have one backend
 		}
 	}
 	file := filepath.Join(s.Values.Dir, "weighter.toml")
