@@ -32,7 +32,7 @@ func (p *pass) round() {
 		}
 		share := p.shares[i]
 		if w := float64(e.server.Weight); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
-			share = w / s // no limit has changed it, so rounding must not either
+			share = min(w/s, max(share, p.caps[i])) // no limit has changed it, so rounding must not either
 		}
 		e.wanted = p.limitWeight(e, share, s, text)
 		e.weight = e.wanted
