@@ -111,6 +111,10 @@ type Server struct {
 	// balanced beside it.
 	Pin      int
 	Rotation Rotation
+	// Awaited says of a server out of rotation that it was in rotation before
+	// HAProxy's reload a moment ago, and that HAProxy has not found it up since:
+	// when it comes back it is not cold.
+	Awaited  bool
 	UpSince  time.Time // last time it came up; zero when longer ago than anyone remembers
 	Sessions int       // open now; -1 when unknown
 	// Metrics are further values by their names, for a Weigher. Nil when there

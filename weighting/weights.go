@@ -84,15 +84,20 @@ func (p *pass) fits(scale, full float64) bool {
 
 // limitWeight rounds and limits one weight. scaleText says where the scale comes from.
 func (p *pass) limitWeight(e *entry, share, scale float64, scaleText string) int {
-	set := &p.c.settings
 	rounded := int(math.Round(min(max(scale*share, 0), largestWeight)))
 	p.explainWeight(e, share, scale, rounded, scaleText)
-	w := min(max(rounded, set.MinWeight, 1), set.MaxWeight, largestWeight)
+	return p.bound(e, rounded)
+}
+
+// bound brings a weight within min_weight and max_weight.
+func (p *pass) bound(e *entry, weight int) int {
+	set := &p.c.settings
+	w := min(max(weight, set.MinWeight, 1), set.MaxWeight, largestWeight)
 	switch {
-	case w > rounded:
-		e.out.because(StepMinWeight, float64(rounded), float64(w), "no weight below min_weight")
-	case w < rounded:
-		e.out.because(StepMaxWeight, float64(rounded), float64(w), "no weight above max_weight")
+	case w > weight:
+		e.out.because(StepMinWeight, float64(weight), float64(w), "no weight below min_weight")
+	case w < weight:
+		e.out.because(StepMaxWeight, float64(weight), float64(w), "no weight above max_weight")
 	}
 	return w
 }

@@ -137,7 +137,7 @@ func (p *plane) run(ctx context.Context) error {
 		case picture := <-p.pictures:
 			p.guard(func() { _ = p.pass(ctx, picture) }) // told by p.faults
 		case w := <-p.workers:
-			if w != p.asked || p.retry() {
+			if w != p.asked || p.retry() || p.memory.comeback.hurried(p.now()) {
 				p.guard(func() { p.contact(ctx) })
 			}
 			if p.sight.Load().presence == absent {
@@ -329,6 +329,12 @@ func (p *plane) meet(ctx context.Context, state *haproxy.State) (*haproxy.State,
 			return nil, err
 		}
 		state = restored
+	default:
+		repaid, err := p.repay(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		state = repaid
 	}
 	p.memory.arrivals.note(state, p.now())
 	p.follow(state)
