@@ -13,6 +13,7 @@ const largestWeight = 256
 // stays the very number it is, as long as all weights fit. And with max_step
 // on, the scale rises no faster than half a step, or else small weights would
 // all grow by the same step until they reach the scale, and not be balanced.
+// What somebody else has set has no part in the scale.
 func (p *pass) round() {
 	full := largestWeight / maxOf(p.shares)
 	s, text := full, "256 / largest share"
@@ -31,13 +32,13 @@ func (p *pass) round() {
 			continue
 		}
 		share := p.shares[i]
-		if w := float64(e.server.Weight); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
+		if w := float64(e.ours()); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
 			share = min(w/s, max(share, p.caps[i])) // no limit has changed it, so rounding must not either
 		}
 		e.wanted = p.limitWeight(e, share, s, text)
 		e.weight = e.wanted
-		if e.role == held && e.weight != e.server.Weight {
-			e.out.because(StepRescale, float64(e.server.Weight), float64(e.weight),
+		if e.role == held && e.weight != e.ours() {
+			e.out.because(StepRescale, float64(e.ours()), float64(e.weight),
 				"it keeps its share, but not its weight: the weights of the others would not fit beside it")
 		}
 	}
