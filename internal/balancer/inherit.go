@@ -122,7 +122,7 @@ func expression(r *regexp.Regexp) string {
 // inherit takes over the estimate, and the counters that the next one is made of.
 func (l *lifetime) inherit(old *lifetime) {
 	l.mean, l.from = old.mean, old.from
-	l.byAge, l.byAgeAt = old.byAge, old.byAgeAt
-	l.worker, l.trustAt = old.worker, old.trustAt
+	l.byAge, l.byAgeAt, l.noted = old.byAge, old.byAgeAt, old.noted
+	l.worker, l.youth = old.worker, old.youth
 	l.little = old.little
 }
