@@ -77,6 +77,9 @@ func (p *plane) inherit(old *plane) {
 	p.otherLoads = old.otherLoads || !sameLoads(p.backend, old.backend)
 	p.sight.Store(old.sight.Load())
 	p.learnt.Store(old.learnt.Load())
+	if p.maps != nil && old.maps != nil {
+		p.maps.inherit(old.maps)
+	}
 	p.inheritController(old)
 }
 
