@@ -69,7 +69,7 @@ func TestAgeIsTrue(t *testing.T) {
 		"its clock was an hour ahead at first":    then(times(3, heard{clock: time.Hour, age: time.Hour + 10*sec}), times(3, live)),
 		"its clock is slow":                       slow(200),
 	} {
-		t.Run(name, func(t *testing.T) { hear(t, answers) })
+		t.Run(name, func(t *testing.T) { t.Parallel(); hear(t, answers) })
 	}
 }
 
