@@ -43,6 +43,7 @@ type Client struct {
 	idle      interface{ CloseIdleConnections() } // our own transport; nil with Config.Transport
 
 	bodyHint atomic.Int64 // size of the last body, so that the next buffer fits
+	made     *making
 
 	mu        sync.Mutex
 	holdUntil time.Time // the server's Retry-After, by config.Now
@@ -68,7 +69,7 @@ func NewClient(config Config) (*Client, error) {
 		return nil, errors.New("graphite: the timeout and the body limit must not be negative")
 	}
 	config.MaxBody = min(config.MaxBody, math.MaxInt-1) // one byte more is looked for
-	c := &Client{config: config, endpoint: e, mask: newMask(&config, e), transport: config.Transport}
+	c := &Client{config: config, endpoint: e, mask: newMask(&config, e), transport: config.Transport, made: newMaking()}
 	if c.transport == nil {
 		t := newTransport(&config)
 		c.transport, c.idle = t, t
@@ -113,6 +114,9 @@ func (c *Client) Close() {
 // The answer is whole or it is an error: with one part missing, servers would
 // look silent that are not. The limit of a body counts for all parts together.
 //
+// When the server's clock seems to have gone back, it is asked once more a second
+// later: that may be an old answer, out of a cache that does not say so.
+//
 // After a Retry-After the client doesn't touch the network until the time has
 // come, but at most [MaxRetryAfter]; meanwhile Render returns a [RenderError]
 // of [KindRetryAfter]. Every error of Render is a *RenderError.
@@ -139,15 +143,28 @@ func (c *Client) render(ctx context.Context, parts []string, in *place) (*Answer
 	replies := make([]*reply, len(parts))
 	retries := 1
 	for i, form := range parts {
-		err := c.ask(ctx, &retries, func(limited context.Context) (err *RenderError) {
+		again := false
+		once := func(limited context.Context) (err *RenderError) {
 			if replies[i], err = c.exchange(ctx, limited, &c.endpoint, form, in); err != nil || i < len(parts)-1 {
 				return err
+			}
+			if replies[i].unsure && !again {
+				return nil
 			}
 			if err := in.use(limited); err != nil {
 				return c.crowded(ctx, limited, in.reading, err)
 			}
 			return nil
-		})
+		}
+		err := c.ask(ctx, &retries, once)
+		if err == nil && replies[i].unsure {
+			again = true
+			in.size -= int64(len(replies[i].body))
+			replies[i] = nil
+			if err = c.nextSecond(ctx); err == nil {
+				err = c.ask(ctx, &retries, once)
+			}
+		}
 		if err != nil {
 			return nil, ofPart(err, i, len(parts))
 		}
@@ -162,7 +179,7 @@ func (c *Client) render(ctx context.Context, parts []string, in *place) (*Answer
 		if err != nil {
 			return nil, ofPart(&RenderError{Kind: err.kind, Status: said.status, text: c.explain(err, said.body)}, i, len(parts))
 		}
-		answer.add(&Answer{Series: series, Now: said.now, ClockSkew: said.skew})
+		answer.add(&Answer{Series: series, Now: said.now, ClockSkew: said.skew, Repeated: said.repeated})
 	}
 	faultDuplicates(answer.Series)
 	return answer, nil
@@ -192,6 +209,7 @@ func (a *Answer) add(part *Answer) {
 	if part.Now.After(a.Now) {
 		a.Now, a.ClockSkew = part.Now, part.ClockSkew
 	}
+	a.Repeated = max(a.Repeated, part.Repeated)
 }
 
 // ask makes one exchange and, if that may help, makes it again.
@@ -218,8 +236,12 @@ func (c *Client) ask(ctx context.Context, retries *int, once func(limited contex
 type reply struct {
 	status int
 	body   []byte
+	date   string        // the header; empty when it is missing
 	now    time.Time     // the server's clock
 	skew   time.Duration // our clock minus the server's
+	// repeated is how long ago the same answer came first.
+	repeated time.Duration
+	unsure   bool // now is not what the server says
 }
 
 // exchange sends one form to an endpoint and reads the whole answer. limited is
@@ -243,7 +265,7 @@ func (c *Client) exchange(ctx, limited context.Context, e *endpoint, form string
 	if err := c.checkHead(resp, at); err != nil {
 		return nil, err
 	}
-	said := &reply{status: resp.StatusCode}
+	said := &reply{status: resp.StatusCode, date: resp.Header.Get("Date")}
 	said.now, said.skew = serverClock(resp.Header, at)
 	var rerr *RenderError
 	if resp.StatusCode != http.StatusOK {
@@ -258,6 +280,9 @@ func (c *Client) exchange(ctx, limited context.Context, e *endpoint, form string
 	if deadline, ok := limited.Deadline(); ok && time.Now().After(deadline) {
 		<-limited.Done()
 		return nil, c.connectionError(ctx, limited, limited.Err())
+	}
+	if said.date != "" {
+		said.unsure = !c.made.date(said, form, at)
 	}
 	return said, nil
 }
@@ -329,26 +354,4 @@ func (c *Client) read(ctx, limited context.Context, resp *http.Response, in *pla
 			body = append(make([]byte, 0, min(max(expected, 2*size), most+1)), body...)
 		}
 	}
-}
-
-// dateStep is the step of the Date header, which is cut to whole seconds.
-const dateStep = time.Second
-
-// serverClock reads the server's clock from the Date header. Where our clock
-// can be the right one, within the second that Date stands for, it is taken:
-// else ages would come out half a second short. An answer that lay in an HTTP
-// cache says so with Age; its data is older than its Date by that.
-func serverClock(h http.Header, now time.Time) (time.Time, time.Duration) {
-	date, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		return now, 0
-	}
-	if age, ok := parseSeconds(h.Get("Age")); ok {
-		date = date.Add(age)
-	}
-	skew := now.Sub(date)
-	if skew >= 0 && skew < dateStep {
-		return now, 0
-	}
-	return date, skew
 }

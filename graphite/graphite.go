@@ -48,10 +48,14 @@ type Request struct {
 type Answer struct {
 	Series []Series
 	// Now is the server's clock (the Date header) when the answer was made;
-	// our own clock when the header is missing. Ages are taken against it.
+	// our own clock when the header is missing. Ages are taken against it. To
+	// that of an answer that is Repeated the time since then is added.
 	Now time.Time
 	// ClockSkew is our clock minus the server's; 0 when the header is missing.
 	ClockSkew time.Duration
+	// Repeated is how long ago the same answer, or a part of it, came first; 0
+	// when it is new. What is between us and the server keeps it then.
+	Repeated time.Duration
 
 	release func() // nil: nothing to give back
 }

@@ -66,7 +66,7 @@ func (p *pass) recall() {
 	}
 	for i := range p.entries {
 		if m := p.entries[i].mem; !m.tracked {
-			m.log, m.prevError = math.Log(float64(p.entries[i].server.Weight))+offset, 0
+			m.log, m.prevError = math.Log(float64(p.entries[i].ours()))+offset, 0
 		}
 	}
 }

@@ -204,6 +204,7 @@ func drawGarbage(i int) *rapid.Generator[Server] {
 			Capacity:      rapid.OneOf(rapid.Just(1.0), number).Draw(t, "capacity"),
 			Weight:        rapid.OneOf(rapid.IntRange(1, 256), rapid.IntRange(-2, 300)).Draw(t, "weight"),
 			InitialWeight: rapid.IntRange(-2, 300).Draw(t, "initial"),
+			Left:          rapid.OneOf(rapid.Just(0), rapid.IntRange(-2, 300)).Draw(t, "left"),
 			Rotation: rapid.SampledFrom([]Rotation{
 				InRotation, InRotation, InRotation, Down, Maint, Drain, Backup, "?",
 			}).Draw(t, "rotation"),

@@ -47,16 +47,21 @@ type Little struct {
 	// Average is the time constant of the arrival rate; 0 means 15 min.
 	Average time.Duration
 
-	totals  map[string]int64
+	seen    map[string]SessionCount // in the newest observation
 	last    time.Time
 	open    int
 	rate    float64       // arrivals a second
 	samples int           // in rate
 	watched time.Duration // that rate stands for
+
+	ended float64 // connections that ended of late
+	lived float64 // seconds that connections have been open in the same time
 }
 
-// arrivalClip limits one sample of the arrival rate, in running averages.
-const arrivalClip = 4
+const (
+	arrivalClip = 4 // limits one sample of the arrival rate, in running averages
+	endingTime  = 4 // time constant of what has ended of late, in that of the arrival rate
+)
 
 // Observe takes the counts of one moment, of every server of the backend. A
 // counter that went backwards means that HAProxy was reloaded or restarted:
@@ -65,24 +70,47 @@ const arrivalClip = 4
 // time counts from the next call on.
 func (l *Little) Observe(now time.Time, counts []SessionCount) {
 	elapsed := now.Sub(l.last)
-	first := l.totals == nil
-	totals := make(map[string]int64, len(counts))
-	var arrived int64
+	first := l.seen == nil
+	seen := make(map[string]SessionCount, len(counts))
+	var arrived, more int64
 	var reset bool
+	var open float64 // on average since the last time, on servers known then
 	l.open = 0
 	for _, c := range counts {
-		l.open += max(c.Open, 0)
-		totals[c.Server] = c.Total
-		if before, known := l.totals[c.Server]; known {
-			reset = reset || c.Total < before
-			arrived += c.Total - before
+		c.Open = max(c.Open, 0)
+		l.open += c.Open
+		seen[c.Server] = c
+		if before, known := l.seen[c.Server]; known {
+			reset = reset || c.Total < before.Total
+			arrived += c.Total - before.Total
+			more += int64(c.Open - before.Open)
+			open += float64(c.Open+before.Open) / 2
 		}
 	}
-	l.totals, l.last = totals, now
+	l.seen, l.last = seen, now
 	if first || reset || elapsed <= 0 {
 		return
 	}
 	l.learn(float64(arrived)/elapsed.Seconds(), elapsed)
+	stays := math.Exp(-float64(elapsed) / float64(endingTime*l.average()))
+	l.ended = stays*l.ended + float64(max(arrived-more, 0))
+	l.lived = stays*l.lived + open*elapsed.Seconds()
+}
+
+// Restart says that another worker counts from now on. The next observation is
+// left out as the first one is, even if no counter should be below its old value.
+func (l *Little) Restart() { l.seen = nil }
+
+// Shorter tells whether connections end so often that their mean lifetime is
+// clearly shorter than believed, and gives the one that fits: the time that all
+// of them were open over the number that ended. That needs no steady state, and
+// so it holds in a young worker too; it adds up over several of them. As in
+// Lifetime, short connections beside the long ones make it short.
+func (l *Little) Shorter(believed time.Duration) (lifetime time.Duration, ok bool) {
+	if believed <= 0 || !surely(l.ended, l.lived/believed.Seconds()*clearly, 1) {
+		return 0, false
+	}
+	return seconds(l.lived / l.ended), true
 }
 
 func (l *Little) learn(rate float64, elapsed time.Duration) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -196,5 +197,26 @@ func TestMaxStepSmallerThanTheDeadbandStillMoves(t *testing.T) {
 	r.pass()
 	for range 5 {
 		wantVerdict(t, r.pass(), Write)
+	}
+}
+
+// A server without data whose share is its cap to the last digit keeps its
+// weight only as far as max_share allows.
+func TestAWeightKeptAtTheCapIsNotRoundedAboveIt(t *testing.T) {
+	r := newRig(t, settings(WaterFill), 1, 1, math.NaN(), math.NaN(), math.NaN())
+	set := settings(WaterFill)
+	set.Quorum = 0
+	r.c = NewController(set)
+	for i, s := range []struct {
+		capacity float64
+		weight   int
+	}{{1, 1}, {1.5, 20}, {3.5, 6}, {0.1, 4}, {0.5, 35}} {
+		r.server(i).Capacity, r.server(i).Weight = s.capacity, s.weight
+	}
+	r.in.Lifetime = 0
+	r.server(4).UpSince = start.Add(r.step - time.Minute)
+	d := r.pass()
+	if got, most := d.limited(3), 4*0.1/6.6; got > most+1e-12 {
+		t.Errorf("share %v, above %v: %+v", got, most, d.Servers[3].Reasons)
 	}
 }

@@ -15,7 +15,9 @@ func (c *Controller) observe(p *pass) {
 		s, out := &p.in.Servers[i], &p.d.Servers[i]
 		m, known := c.remember(s.Name)
 		if r := rotation(s); r != InRotation {
-			*m = memory{pass: m.pass, out: true}
+			if !s.Awaited || !known {
+				*m = memory{pass: m.pass, out: true}
+			}
 			out.because(StepRotation, float64(s.Weight), float64(s.Weight), rotationWords(r))
 			continue
 		}

@@ -59,6 +59,15 @@ func (e *entry) kept() int {
 	if e.pinned() {
 		return min(e.server.Pin, largestWeight)
 	}
+	return e.ours()
+}
+
+// ours is the weight that a pass goes on from: the one in force, or the one
+// that we left where somebody else has set another.
+func (e *entry) ours() int {
+	if e.server.Left > 0 {
+		return min(e.server.Left, largestWeight)
+	}
 	return e.server.Weight
 }
 
@@ -83,6 +92,7 @@ type pass struct {
 	caps       []float64 // largest share
 	ceilings   []float64 // largest share if the server were not cold
 	inForce    int       // sum of the weights in force
+	ours       int       // the same with what we left in place of what somebody else has set
 	pinnedSum  int       // the same with every pin in place
 	stepSum    int       // of the weights that the step of max_step starts from
 	arrivals   float64   // K of water-fill
@@ -103,14 +113,16 @@ func (p *pass) measure() {
 		return part
 	}
 	p.capacities, p.loads, p.shares, p.caps, p.ceilings = next(), next(), next(), next(), next()
-	p.inForce, p.pinnedSum, p.weighed, p.total = 0, 0, 0, 0
+	p.inForce, p.ours, p.pinnedSum, p.weighed, p.total = 0, 0, 0, 0, 0
 	for i := range p.entries {
 		e := &p.entries[i]
 		p.capacities[i] = e.capacity
 		p.inForce += e.server.Weight
-		p.pinnedSum += e.server.Weight
+		p.ours += e.ours()
 		if e.pinned() {
-			p.pinnedSum += e.kept() - e.server.Weight
+			p.pinnedSum += e.kept()
+		} else {
+			p.pinnedSum += e.ours()
 		}
 		if p.weighs(e) {
 			p.weighed++

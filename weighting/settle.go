@@ -105,8 +105,8 @@ func (p *pass) stale() *Decision {
 	return p.hold(HoldStale, p.words.end())
 }
 
-// restore sets the initial weights, just as the configuration has them. An
-// initial weight of 0 would be a drain, so that server keeps its weight.
+// restore sets the initial weights, within the limits. An initial weight of 0
+// would be a drain, so that server keeps its weight.
 func (p *pass) restore(why string) *Decision {
 	changed := false
 	for i := range p.entries {
@@ -117,8 +117,9 @@ func (p *pass) restore(why string) *Decision {
 				"initial weight is 0, which would be a drain: weight in force kept")
 			continue
 		}
-		changed = changed || w != e.server.Weight
 		e.out.because(StepStale, float64(e.server.Weight), float64(w), why)
+		w = p.bound(e, w)
+		changed = changed || w != e.server.Weight
 		e.out.Weight = w
 		e.mem.asked = w
 	}

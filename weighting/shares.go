@@ -50,12 +50,13 @@ func (p *pass) fixShares() float64 {
 // keptShare is the share that the weight in force of a held server gave when
 // its data went away. It is remembered, because rounding and min_weight shift
 // the shares in force a little with every write, and that would add up. It is
-// taken anew when servers come or go and when somebody else set the weight.
+// taken anew when servers come or go, and when the weight is another although
+// nobody wants ours back.
 func (p *pass) keptShare(e *entry) float64 {
 	m := e.mem
 	ours := p.in.Force != "" || m.asked == e.server.Weight
 	if m.kept == 0 || m.keptAmong != len(p.entries) || !ours {
-		m.kept, m.keptAmong = e.inForce, len(p.entries)
+		m.kept, m.keptAmong = float64(e.ours())/float64(p.ours), len(p.entries)
 	}
 	return m.kept
 }

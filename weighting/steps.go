@@ -40,9 +40,9 @@ func (p *pass) openStep() {
 	for i := range p.entries {
 		e := &p.entries[i]
 		low, high := stepRange(e.mem.stepFrom, p.c.settings.MaxStep)
-		// A weight outside of the step was set by somebody else, and is where
-		// its server begins, as one that has just come does.
-		if w := e.server.Weight; over || e.mem.stepFrom == 0 || w < low || w > high {
+		// Somebody else has set a weight outside of the step. When it is not to be
+		// taken back, it is where its server begins, as one that has just come does.
+		if w := e.ours(); over || e.mem.stepFrom == 0 || w < low || w > high {
 			e.mem.stepFrom = w
 		}
 		if e.pinned() {
@@ -81,13 +81,14 @@ func (p *pass) limitSteps() {
 }
 
 // stepLimits returns the weights that an entry may get: a step from where the
-// step in hand began, and in this pass no more than one from the weight in force.
+// step in hand began, and in this pass no more than one from the weight in force,
+// or from the one that we left there.
 func (p *pass) stepLimits(e *entry) (low, high int) {
 	if p.c.step.closed {
-		return e.server.Weight, e.server.Weight
+		return e.ours(), e.ours()
 	}
 	low, high = stepRange(e.mem.stepFrom, p.c.settings.MaxStep)
-	lowest, highest := stepRange(e.server.Weight, p.c.settings.MaxStep)
+	lowest, highest := stepRange(e.ours(), p.c.settings.MaxStep)
 	return max(low, lowest), min(high, highest)
 }
 

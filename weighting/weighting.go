@@ -109,8 +109,16 @@ type Server struct {
 	// Pin is the weight that an operator keeps it at, 1..256; 0: none. Its load
 	// counts as any other's, its weight is not worked out, and the others are
 	// balanced beside it.
-	Pin      int
+	Pin int
+	// Left is the weight that we left in force, where somebody else has set
+	// another since: max_step and kept shares go on from it, so that the other
+	// one is taken back at once. 0: the weight in force is ours.
+	Left     int
 	Rotation Rotation
+	// Awaited says of a server out of rotation that it was in rotation before
+	// HAProxy's reload a moment ago, and that HAProxy has not found it up since:
+	// when it comes back it is not cold.
+	Awaited  bool
 	UpSince  time.Time // last time it came up; zero when longer ago than anyone remembers
 	Sessions int       // open now; -1 when unknown
 	// Metrics are further values by their names, for a Weigher. Nil when there

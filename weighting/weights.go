@@ -13,6 +13,7 @@ const largestWeight = 256
 // stays the very number it is, as long as all weights fit. And with max_step
 // on, the scale rises no faster than half a step, or else small weights would
 // all grow by the same step until they reach the scale, and not be balanced.
+// What somebody else has set has no part in the scale.
 func (p *pass) round() {
 	full := largestWeight / maxOf(p.shares)
 	s, text := full, "256 / largest share"
@@ -31,13 +32,13 @@ func (p *pass) round() {
 			continue
 		}
 		share := p.shares[i]
-		if w := float64(e.server.Weight); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
-			share = w / s // no limit has changed it, so rounding must not either
+		if w := float64(e.ours()); keeps && e.role == held && share == e.out.RawShare && math.Abs(s*share-w) < 1 {
+			share = min(w/s, max(share, p.caps[i])) // no limit has changed it, so rounding must not either
 		}
 		e.wanted = p.limitWeight(e, share, s, text)
 		e.weight = e.wanted
-		if e.role == held && e.weight != e.server.Weight {
-			e.out.because(StepRescale, float64(e.server.Weight), float64(e.weight),
+		if e.role == held && e.weight != e.ours() {
+			e.out.because(StepRescale, float64(e.ours()), float64(e.weight),
 				"it keeps its share, but not its weight: the weights of the others would not fit beside it")
 		}
 	}
@@ -84,15 +85,20 @@ func (p *pass) fits(scale, full float64) bool {
 
 // limitWeight rounds and limits one weight. scaleText says where the scale comes from.
 func (p *pass) limitWeight(e *entry, share, scale float64, scaleText string) int {
-	set := &p.c.settings
 	rounded := int(math.Round(min(max(scale*share, 0), largestWeight)))
 	p.explainWeight(e, share, scale, rounded, scaleText)
-	w := min(max(rounded, set.MinWeight, 1), set.MaxWeight, largestWeight)
+	return p.bound(e, rounded)
+}
+
+// bound brings a weight within min_weight and max_weight.
+func (p *pass) bound(e *entry, weight int) int {
+	set := &p.c.settings
+	w := min(max(weight, set.MinWeight, 1), set.MaxWeight, largestWeight)
 	switch {
-	case w > rounded:
-		e.out.because(StepMinWeight, float64(rounded), float64(w), "no weight below min_weight")
-	case w < rounded:
-		e.out.because(StepMaxWeight, float64(rounded), float64(w), "no weight above max_weight")
+	case w > weight:
+		e.out.because(StepMinWeight, float64(weight), float64(w), "no weight below min_weight")
+	case w < weight:
+		e.out.because(StepMaxWeight, float64(weight), float64(w), "no weight above max_weight")
 	}
 	return w
 }

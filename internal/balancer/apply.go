@@ -109,7 +109,8 @@ func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.Sta
 			undrained = append(undrained, s.Name)
 		}
 	}
-	changes, written := differing(p.memory.belief, state), 0
+	from := p.limited(p.memory.comeback.with(p.memory.belief))
+	changes, written := differing(from, state), 0
 	old := p.memory.worker
 	if p.write && len(changes) > 0 {
 		after, n, err := p.send(ctx, state, changes)
@@ -117,8 +118,7 @@ func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.Sta
 			return nil, err
 		}
 		if after.Info.Worker != state.Info.Worker {
-			return nil, fmt.Errorf("HAProxy reloaded again while its weights were put back (worker %d, then %d)",
-				state.Info.Worker.PID, after.Info.Worker.PID)
+			return nil, reloadedAgain(state, after)
 		}
 		state, written = after, n
 	}
@@ -129,7 +129,29 @@ func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.Sta
 			"servers", strings.Join(undrained, " "), "do", "drain them again if they must stay out (set server BACKEND/SERVER state drain)")
 	}
 	p.memory.adopt(state)
+	p.memory.comeback.expect(from, state, p.now())
 	return state, nil
+}
+
+// limited brings weights to be put back within today's limits, which may not be
+// those that they were worked out with, or not have been ours to work out. What an
+// operator has pinned or frozen stays as it is.
+func (p *plane) limited(weights map[string]int) map[string]int {
+	if p.control.Freeze != nil {
+		return weights
+	}
+	all := make(map[string]int, len(weights))
+	for server, w := range weights {
+		if _, pinned := p.control.Pins[server]; !pinned && w > 0 {
+			w = min(max(w, p.backend.Weighting.MinWeight), p.backend.Weighting.MaxWeight)
+		}
+		all[server] = w
+	}
+	return all
+}
+
+func reloadedAgain(state, after *haproxy.State) error {
+	return fmt.Errorf("HAProxy reloaded again while its weights were put back (worker %d, then %d)", state.Info.Worker.PID, after.Info.Worker.PID)
 }
 
 // writeLimit bounds a write of n lines whose client has lost its own deadline.

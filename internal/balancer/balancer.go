@@ -243,6 +243,7 @@ func (b *Balancer) look(ctx context.Context, planes []*plane) (p *picture) {
 	p = newPicture(answer, err, b.options.Now(), &b.options.Backend, namesOf(planes))
 	if ctx.Err() == nil {
 		b.tellPicture(p)
+		b.tellRepeat(p)
 	}
 	b.faults.end(panicKey)
 	return p

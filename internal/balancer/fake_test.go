@@ -81,7 +81,7 @@ func (f *fakeHAProxy) Info(ctx context.Context) (haproxy.Info, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.state.Info, nil
+	return f.snapshot().Info, nil
 }
 
 func (f *fakeHAProxy) State(ctx context.Context, backend string) (*haproxy.State, error) {

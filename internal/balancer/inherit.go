@@ -77,6 +77,9 @@ func (p *plane) inherit(old *plane) {
 	p.otherLoads = old.otherLoads || !sameLoads(p.backend, old.backend)
 	p.sight.Store(old.sight.Load())
 	p.learnt.Store(old.learnt.Load())
+	if p.maps != nil && old.maps != nil {
+		p.maps.inherit(old.maps)
+	}
 	p.inheritController(old)
 }
 
@@ -122,7 +125,7 @@ func expression(r *regexp.Regexp) string {
 // inherit takes over the estimate, and the counters that the next one is made of.
 func (l *lifetime) inherit(old *lifetime) {
 	l.mean, l.from = old.mean, old.from
-	l.byAge, l.byAgeAt = old.byAge, old.byAgeAt
-	l.worker, l.trustAt = old.worker, old.trustAt
+	l.byAge, l.byAgeAt, l.noted = old.byAge, old.byAgeAt, old.noted
+	l.worker, l.youth = old.worker, old.youth
 	l.little = old.little
 }

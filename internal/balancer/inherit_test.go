@@ -15,6 +15,7 @@ import (
 	"github.com/haproxy-weighter/haproxy-weighter/graphite"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/config"
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
+	"github.com/haproxy-weighter/haproxy-weighter/test/logbook"
 	"github.com/haproxy-weighter/haproxy-weighter/weighting"
 )
 
@@ -188,6 +189,103 @@ func TestADisbelievedZeroOutlivesReloadsAndRestarts(t *testing.T) {
 			stop()
 			before = next
 		}
+	})
+}
+
+// What was usual of one target says nothing of the next one.
+func TestInheritWithAnotherTargetBalancesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fourServers()
+		before := newRig(t, ingest(), newGraphite(map[string]float64{"s1": 5e6, "s2": 5e6, "s3": 5e6, "s4": 5e6}), p)
+		stop := run(t, fleetOf(before))
+		time.Sleep(10 * time.Minute)
+		stop()
+		b := ingest()
+		b.Target = "sessions.*"
+		next := newRig(t, b, newGraphite(uneven()), p)
+		f := fleetOf(next)
+		f.Inherit(fleetOf(before))
+		stop = run(t, f)
+		time.Sleep(time.Minute)
+		stop()
+		if table, w := next.table(0), p.weights(); table.Verdict == weighting.Hold || w["s1"] >= w["s2"] {
+			t.Errorf("verdict %s, %s, weights %v", table.Verdict, table.Why, w)
+		}
+	})
+}
+
+// Reloads of the configuration make no load young that nobody has renewed.
+func TestInheritedLoadsGrowOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		r := newRig(t, ingest(), g, p)
+		f := fleetOf(r)
+		stop := run(t, f)
+		time.Sleep(5 * time.Minute)
+		p.do(func() { p.down = errRefused })
+		g.do(func() { g.hung = true })
+		for range 60 { // 20 minutes
+			stop()
+			next := newRig(t, ingest(), g, p)
+			after := fleetOf(next)
+			after.Inherit(f)
+			r, f = next, after
+			stop = run(t, f)
+			time.Sleep(20 * time.Second)
+		}
+		stop()
+		table := r.table(0)
+		since := time.Since(table.Time)
+		for i := range table.Rows {
+			row := &table.Rows[i]
+			if row.AgeSeconds != nil && *row.AgeSeconds+since.Seconds() < 20*60 {
+				t.Errorf("%s: age %v s, in a table %s old, 20 minutes after the last data", row.Server, *row.AgeSeconds, since)
+			}
+		}
+	})
+}
+
+// What is wrong with a map is told once, too, and its end is told.
+func TestInheritTellsNoMapFaultTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := fourServers(), newGraphite(uneven())
+		m := &fakeMaps{worker: p.state.Info.Worker, err: haproxy.ErrNoMap}
+		log := &logbook.Book{}
+		fleet := func(maps config.Maps) *Fleet {
+			b := ingest()
+			b.Maps = maps
+			return &Fleet{balancers: []*Balancer{New(Options{
+				Backend: b, Renderer: g, Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Planes: []Plane{{Socket: "unix:/run/0.sock", DataPlane: p, Maps: m}},
+			})}}
+		}
+		next := func(old *Fleet, maps config.Maps) *Fleet {
+			f := fleet(maps)
+			if old != nil {
+				f.Inherit(old)
+			}
+			stop := run(t, f)
+			time.Sleep(time.Minute)
+			stop()
+			return f
+		}
+		want := func(n int, text string) {
+			t.Helper()
+			if got := log.Count(text); got != n {
+				t.Errorf("%d log lines with %q, want %d; log:\n%s", got, text, n, log)
+			}
+		}
+		f := next(next(nil, config.Maps{Load: "/a", Weight: "/b"}), config.Maps{Load: "/a"})
+		want(2, "HAProxy has not loaded a map")
+		if n := len(f.Faults()); n != 1 {
+			t.Errorf("%d faults, want that of the one map that is kept: %+v", n, f.Faults())
+		}
+		m.mu.Lock()
+		m.err = nil
+		m.mu.Unlock()
+		next(next(f, config.Maps{Load: "/a"}), config.Maps{Load: "/a"})
+		want(1, "HAProxy has loaded the map")
+		want(1, "map filled")
 	})
 }
 

@@ -40,10 +40,18 @@ func (p *plane) recall(l Learnt, ended bool) {
 	p.memory.trusting = !ended
 	p.memory.known, p.memory.worker = true, l.Worker
 	p.memory.belief, p.memory.lastChange = maps.Clone(l.Weights), l.LastChange
-	p.lifetime.mean, p.lifetime.from = l.Lifetime, l.LifetimeFrom
-	if l.LifetimeFrom == fromSessions {
-		p.lifetime.byAge, p.lifetime.byAgeAt = l.Lifetime, l.Time
+	p.lifetime.recall(l)
+}
+
+// recall takes up a lifetime with the worker that it was true of: another one
+// may answer now.
+func (l *lifetime) recall(from Learnt) {
+	l.mean, l.from = from.Lifetime, from.LifetimeFrom
+	if from.LifetimeFrom == fromSessions {
+		l.byAge, l.byAgeAt = from.Lifetime, from.Time
 	}
+	l.worker, l.noted = from.Worker, from.Time
+	l.youth = youth{trustAt: l.trust(), judged: from.Time}
 }
 
 // Learnt returns what is worth keeping over a restart of this process.

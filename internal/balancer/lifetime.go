@@ -36,10 +36,11 @@ type lifetime struct {
 	timing  weighting.Timing
 	little  weighting.Little
 
-	byAge   time.Duration // newest estimate from ages; 0 = none
-	byAgeAt time.Time
+	byAge   time.Duration // newest estimate from ages, of this worker; 0 = none
+	byAgeAt time.Time     // later by the time in which HAProxy was not read
+	noted   time.Time     // when note was called last
 	worker  haproxy.Worker
-	trustAt time.Duration // uptime from which the worker's sessions tell the lifetime
+	youth   youth
 
 	asked time.Time // when the newest dump began
 	busy  bool
@@ -59,10 +60,6 @@ const (
 	dumpLimit = 10 * time.Second // for a client that has lost its own deadline
 	// staleDumps is how many turns an estimate from ages outlives its dump.
 	staleDumps = 3
-	// trustLifetimes is how many old lifetimes a worker must have been up
-	// before its sessions are believed over what its predecessor's told: the
-	// long connections stay with the old worker, and the new one's are young.
-	trustLifetimes = 3
 )
 
 func newLifetime(data DataPlane, b *config.Backend) *lifetime {
@@ -95,34 +92,38 @@ func dumpEvery(t weighting.Timing) time.Duration { return timingOf(t).YoungSessi
 
 // note takes the counters of one state and chooses the estimate in force.
 func (l *lifetime) note(state *haproxy.State, now time.Time, log *slog.Logger) {
-	if w := state.Info.Worker; w != l.worker {
-		if l.worker != (haproxy.Worker{}) {
-			l.trustAt = trustLifetimes * l.mean
-		}
-		l.worker = w
+	before, from := l.mean, l.from
+	l.meet(state.Info.Worker, now)
+	if blind := now.Sub(l.noted) - dumpEvery(l.timing); blind > 0 && !l.noted.IsZero() {
+		l.byAgeAt = l.byAgeAt.Add(blind)
 	}
+	l.noted = now
 	counts := make([]weighting.SessionCount, len(state.Servers))
 	for i := range state.Servers {
 		s := &state.Servers[i]
 		counts[i] = weighting.SessionCount{Server: s.Name, Open: s.Sessions, Total: s.TotalSessions}
 	}
 	l.little.Observe(now, counts)
-	if state.Info.Uptime < l.trustAt {
-		return
+	if state.Info.Uptime < l.youth.trustAt {
+		l.doubt(now)
+	} else {
+		l.believe(now)
 	}
-	mean, from := l.byAge, fromSessions
-	if mean == 0 || now.Sub(l.byAgeAt) > staleDumps*dumpEvery(l.timing) {
-		var ok bool
-		if mean, ok = l.little.Lifetime(); ok {
-			mean, from = l.timing.ClampLifetime(mean), fromLittle
-		} else {
-			mean, from = 0, ""
-		}
+	if l.from != from || l.mean < before/2 {
+		log.Debug("estimate of the mean connection lifetime", "from", l.from, "lifetime", l.mean.Round(time.Second).String(),
+			"before", before.Round(time.Second).String())
 	}
-	if from != l.from {
-		log.Debug("estimate of the mean connection lifetime", "from", from, "lifetime", mean.Round(time.Second).String())
+}
+
+// own is what the worker that answers shows by itself; 0 when it shows nothing.
+func (l *lifetime) own(now time.Time) (mean time.Duration, from string) {
+	if l.byAge > 0 && now.Sub(l.byAgeAt) <= staleDumps*dumpEvery(l.timing) {
+		return l.byAge, fromSessions
 	}
-	l.mean, l.from = mean, from
+	if mean, ok := l.little.Lifetime(); ok {
+		return l.timing.ClampLifetime(mean), fromLittle
+	}
+	return 0, ""
 }
 
 // due tells whether it is time for a dump that is not too large.
@@ -164,11 +165,13 @@ func (l *lifetime) take(d dump) error {
 	if d.sessions.Info.Worker != l.worker {
 		return fmt.Errorf("sessions of another worker (%d)", d.sessions.Info.Worker.PID)
 	}
-	mean, ok := weighting.FromAges(d.sessions.Ages[l.backend], d.horizon)
+	ages := d.sessions.Ages[l.backend]
+	mean, ok := weighting.FromAges(ages, d.horizon)
 	if !ok {
 		return fmt.Errorf("no open session of backend %s is listed", l.backend)
 	}
 	l.byAge, l.byAgeAt = l.timing.ClampLifetime(mean), d.at
+	l.judge(ages, d.sessions.Info.Uptime, d.at)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,14 @@ func spread(tau time.Duration, n int) []time.Duration {
 	return ages
 }
 
+// set gives the ages of a worker that has been up for uptime, out of those of one
+// that has always been.
+func (a *agingHAProxy) set(ages []time.Duration, uptime time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ages = slices.DeleteFunc(ages, func(age time.Duration) bool { return age > uptime })
+}
+
 func agingRig(t *testing.T, a *agingHAProxy) *rig {
 	a.fakeHAProxy = fourServers()
 	r := newRig(t, ingest(), newGraphite(uneven()), a.fakeHAProxy)
@@ -88,18 +97,66 @@ func TestLifetimeStaysOverAReload(t *testing.T) {
 		defer r.stop()
 		time.Sleep(5 * time.Minute)
 		a.do(a.reloadLocked)
-		a.mu.Lock()
-		a.ages = make([]time.Duration, 100) // the long ones are with the old worker
-		a.mu.Unlock()
-		time.Sleep(20 * time.Minute)
+		for up := range 20 { // the long ones are with the old worker
+			a.set(spread(time.Hour, 1000), time.Duration(up)*time.Minute)
+			time.Sleep(time.Minute)
+		}
 		synctest.Wait()
 		if table := r.table(0); table.Lifetime < 55*time.Minute {
 			t.Errorf("lifetime %s, 20 minutes after a reload: want what was known before it", table.Lifetime)
 		}
+		a.set(spread(5*time.Minute, 1000), time.Hour)
 		time.Sleep(4 * time.Hour)
 		synctest.Wait()
 		if table := r.table(0); table.Lifetime > 10*time.Minute {
 			t.Errorf("lifetime %s, hours after: want what the new worker tells", table.Lifetime)
+		}
+	})
+}
+
+// A worker that is too young to tell a long lifetime tells that connections
+// are short all the same.
+func TestLifetimeGetsShorterThoughHAProxyIsReloadedEachDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &agingHAProxy{ages: spread(20*time.Hour, 1000)}
+		r := agingRig(t, a)
+		r.start()
+		defer r.stop()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if table := r.table(0); table.Lifetime < 15*time.Hour {
+			t.Fatalf("lifetime %s, want about 20 h", table.Lifetime)
+		}
+		a.set(spread(3*time.Minute, 1000), time.Hour)
+		a.do(a.reloadLocked)
+		for day := range 3 {
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			if table := r.table(0); table.Lifetime > 4*time.Minute || table.LifetimeFrom != "sessions" {
+				t.Errorf("day %d: lifetime %s from %q, 15 min after a reload: want about 3 min", day, table.Lifetime, table.LifetimeFrom)
+			}
+			time.Sleep(24 * time.Hour)
+			a.do(a.reloadLocked)
+		}
+	})
+}
+
+// Ages are asked for once a pass: with long intervals they are old by the next
+// one, and count all the same.
+func TestLifetimeFromSessionsWithALongInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &agingHAProxy{fakeHAProxy: fourServers(), ages: spread(time.Hour, 1000)}
+		b := ingest()
+		b.Interval = 10 * time.Minute
+		r := newRig(t, b, newGraphite(uneven()), a.fakeHAProxy)
+		p := r.balancer.planes[0]
+		p.data, p.lifetime = a, newLifetime(a, p.backend)
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if table := r.table(0); table.LifetimeFrom != "sessions" {
+			t.Errorf("lifetime %s from %q, want it from sessions", table.Lifetime, table.LifetimeFrom)
 		}
 	})
 }

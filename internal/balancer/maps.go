@@ -304,6 +304,25 @@ func editsOf(have, want map[string]int64) []haproxy.MapEdit {
 	return edits
 }
 
+// mapFault is the key of the fault that a map can't be kept.
+func mapFault(path string) string { return "map " + path }
+
+// inherit takes over what an earlier keeper has told and not ended, of the maps
+// that are still kept.
+func (k *mapKeeper) inherit(old *mapKeeper) {
+	for _, f := range k.files {
+		for _, was := range old.files {
+			if f.path == was.path {
+				f.told = was.told
+			}
+		}
+		if open, ok := old.faults.open[mapFault(f.path)]; ok {
+			k.faults.open[mapFault(f.path)] = open
+		}
+	}
+	k.faults.show()
+}
+
 func (k *mapKeeper) tell(f *keptMap, err error) {
 	words := wording{
 		what:      "a map can't be kept up to date",
@@ -316,7 +335,7 @@ func (k *mapKeeper) tell(f *keptMap, err error) {
 		words.meanwhile = "nothing is written to " + f.path + "; weights go on"
 		words.do = "read it in haproxy.cfg by exactly this path, as in map_str_int(" + f.path + ",0), create the file (it may be empty), and reload HAProxy; or take it out of backend.maps"
 	}
-	k.faults.set("map "+f.path, err, words)
+	k.faults.set(mapFault(f.path), err, words)
 }
 
 // leave takes out what would be wrong for ever once nobody renews it: a

@@ -22,6 +22,7 @@ type memory struct {
 	readOnly   bool      // the balance algorithm refuses weights; until the next worker
 	lastChange time.Time // when we last wrote; zero = never
 	arrivals   arrivals
+	comeback   comeback
 }
 
 // adopt takes over the weights that a worker has.

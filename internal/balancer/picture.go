@@ -18,6 +18,7 @@ import (
 type picture struct {
 	received time.Time     // our clock
 	skew     time.Duration // our clock minus Graphite's
+	repeated time.Duration // how long ago the same answer came first; 0: it is new
 	err      error         // why there is no answer at all; then loads is empty
 	loads    map[string]load
 	metrics  map[string][]load // by server; further values for a script
@@ -46,7 +47,7 @@ func newPicture(answer *graphite.Answer, err error, received time.Time, b *confi
 	if err != nil {
 		return p
 	}
-	p.skew = answer.ClockSkew
+	p.skew, p.repeated = answer.ClockSkew, answer.Repeated
 	p.loads, p.metrics = make(map[string]load, len(servers)), make(map[string][]load)
 	p.servers = make(map[string]string, len(servers))
 	for _, name := range servers {

@@ -139,7 +139,7 @@ func (p *plane) run(ctx context.Context) error {
 		case picture := <-p.pictures:
 			p.guard(func() { _ = p.pass(ctx, picture) }) // told by p.faults
 		case w := <-p.workers:
-			if w != p.asked || p.retry() {
+			if w != p.asked || p.retry() || p.memory.comeback.hurried(p.now()) {
 				p.guard(func() { p.contact(ctx) })
 			} else if p.lookDue() {
 				p.guard(func() { p.look(ctx) })
@@ -334,6 +334,12 @@ func (p *plane) meet(ctx context.Context, state *haproxy.State) (*haproxy.State,
 			return nil, err
 		}
 		state = restored
+	default:
+		repaid, err := p.repay(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		state = repaid
 	}
 	p.memory.arrivals.note(state, p.now())
 	p.follow(state)

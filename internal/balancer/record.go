@@ -23,8 +23,8 @@ func (p *plane) input(state *haproxy.State, picture *picture, foreign map[string
 		s := &state.Servers[i]
 		to := weighting.Server{
 			Name: s.Name, Load: math.NaN(), Capacity: capacities[i],
-			Weight: s.Weight, InitialWeight: s.InitialWeight, Rotation: rotationOf(s),
-			UpSince: p.memory.arrivals.up[s.Name], Sessions: s.Sessions, Pin: p.control.Pins[s.Name].Weight,
+			Weight: s.Weight, Left: foreign[s.Name].ours, InitialWeight: s.InitialWeight, Rotation: rotationOf(s),
+			UpSince: p.memory.arrivals.up[s.Name], Awaited: p.memory.arrivals.awaited(s.Name, now), Sessions: s.Sessions, Pin: p.control.Pins[s.Name].Weight,
 		}
 		to.Metrics = picture.metricsOf(s.Name, waited, p.backend.MaxAge+p.backend.Interval)
 		l := picture.of(s.Name)

@@ -122,7 +122,7 @@ func TestRestartOfHAProxy(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		want := p.weights()
 		p.do(func() { p.down = syscall.ECONNREFUSED })
-		time.Sleep(10 * time.Minute)
+		time.Sleep(9 * time.Minute)
 		synctest.Wait()
 		table := r.table(0)
 		if table.HoldCode != "haproxy" || table.row("s1").Load == nil || time.Since(table.Time) > 31*time.Second {
@@ -185,6 +185,28 @@ func TestForeignWriteIsToldThenTakenBack(t *testing.T) {
 			t.Error("the reason stays though nobody writes any more")
 		}
 	})
+}
+
+// Taking back is no step of ours: max_step does not slow it down.
+func TestForeignWriteIsTakenBackAtOnceWhateverMaxStep(t *testing.T) {
+	for _, set := range []int{1, 256} {
+		synctest.Test(t, func(t *testing.T) {
+			p := fourServers()
+			b := ingest()
+			b.Weighting.MaxStep = 0.1
+			r := newRig(t, b, newGraphite(map[string]float64{"s1": 100, "s2": 100, "s3": 100, "s4": 100}), p)
+			r.start()
+			defer r.stop()
+			time.Sleep(5 * time.Minute)
+			p.do(func() { p.server("s1").Weight = set })
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+			if w := p.weights(); w["s1"] != w["s2"] || w["s1"] < 90 {
+				t.Errorf("somebody has set %d, and a pass later weights are %v", set, w)
+			}
+			r.wantLog(1, "somebody else has set weights")
+		})
+	}
 }
 
 func TestForeignWriterThatNeverStopsIsToldOnce(t *testing.T) {

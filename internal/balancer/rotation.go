@@ -64,18 +64,48 @@ const startSlack = 2 * time.Second
 // of every server that it changed when the worker started, and a server is not
 // cold because HAProxy has been reloaded.
 type arrivals struct {
-	up    map[string]time.Time // zero: longer ago than anyone remembers
-	known bool                 // false until a first state has been seen
+	up      map[string]time.Time // zero: longer ago than anyone remembers
+	known   bool                 // false until a first state has been seen
+	serving map[string]bool      // servers in rotation
+	found   map[string]bool      // servers that have been in rotation in worker
+	worker  haproxy.Worker
+	waits   map[string]wait // servers that were in rotation in the worker before
 }
 
-// note updates the memory from what a worker says at now.
+// wait is for a server that a new worker will soon find up.
+type wait struct {
+	up    time.Time // when it came up in truth
+	until time.Time // later it is one that has just come
+}
+
+// note updates the memory from what a worker says at now. A server that was in
+// rotation before a reload and is found up soon after it has only been waited
+// for.
 func (a *arrivals) note(state *haproxy.State, now time.Time) {
-	up := make(map[string]time.Time, len(state.Servers))
+	if state.Info.Worker != a.worker {
+		waits := make(map[string]wait, len(a.serving))
+		for server, w := range a.waits {
+			if !a.found[server] {
+				waits[server] = w // reloaded again before it was found up
+			}
+		}
+		for server := range a.serving {
+			waits[server] = wait{up: a.up[server], until: now.Add(settling)}
+		}
+		a.worker, a.waits, a.found = state.Info.Worker, waits, make(map[string]bool)
+	}
+	up, serving := make(map[string]time.Time, len(state.Servers)), make(map[string]bool, len(state.Servers))
 	for i := range state.Servers {
 		s := &state.Servers[i]
 		before, seen := a.up[s.Name]
 		fromStart := s.SinceChange+startSlack >= state.Info.Uptime
+		w, awaited := a.waits[s.Name]
+		if rotationOf(s) == weighting.InRotation {
+			serving[s.Name], a.found[s.Name] = true, true
+		}
 		switch {
+		case awaited && !now.Add(-s.SinceChange).After(w.until):
+			up[s.Name] = w.up
 		case fromStart && seen:
 			up[s.Name] = before
 		case fromStart && !a.known:
@@ -84,5 +114,12 @@ func (a *arrivals) note(state *haproxy.State, now time.Time) {
 			up[s.Name] = now.Add(-s.SinceChange)
 		}
 	}
-	a.up, a.known = up, true
+	a.up, a.known, a.serving = up, true, serving
+}
+
+// awaited tells whether a server was in rotation before a reload that is not long
+// ago, and has not been since.
+func (a *arrivals) awaited(server string, now time.Time) bool {
+	w, served := a.waits[server]
+	return served && !a.found[server] && !now.After(w.until)
 }

@@ -68,7 +68,7 @@ var others = strings.Fields(`
 	local randomseed return
 	rule_files critical
 	systemd-sysusers etc usr grafana prometheus
-	k tau`)
+	tau`)
 
 var (
 	name     = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)

@@ -14,6 +14,7 @@ var (
 	held       = told{begin: "weights are held", end: "weights are no longer held"}
 	unusable   = told{begin: "servers without usable load", end: "servers have usable load again", parts: true, most: 4}
 	clocks     = told{begin: "clocks differ", end: "clocks agree again"}
+	repeated   = told{begin: "Graphite's answer is an old one", end: "Graphite's answers are new again"}
 	noHAProxy  = told{begin: "HAProxy can't be read", end: "HAProxy can be read again"}
 	noSocket   = told{begin: "HAProxy's socket does not answer", end: "HAProxy's socket answers again"}
 	badWrite   = told{begin: "weights are not all as they were set", end: "weights are as they were set"}
@@ -89,6 +90,10 @@ func graphiteRows() []row {
 		answering(front.Answer{All: "1e308"}, row{name: "graphite-vast", fault: "answers 1e308 for all", told: []told{held, unusable}}),
 		answering(front.Answer{All: "0"}, row{name: "graphite-zeros", fault: "answers 0 for all", told: []told{held}}),
 		answering(front.Answer{Age: time.Hour}, row{name: "graphite-hour-old", fault: "has nothing but hour-old data", told: []told{held, unusable}}),
+		answering(front.Answer{Repeat: true}, row{
+			name: "graphite-repeated", fault: "its last answer comes again and again, out of a cache that does not say so",
+			told: []told{held, unusable, repeated}, least: maxAge + 3*interval,
+		}),
 		answering(front.Answer{Clock: 10 * time.Minute}, row{
 			name: "graphite-clock-ahead", fault: "its clock is 10 min ahead", moves: true, holds: "weights go on, by its clock", told: []told{clocks},
 		}),

@@ -82,6 +82,9 @@ func loadFaults(t *testing.T) {
 	} {
 		s.fault(held, func() { c.begin(); s.causes(c.cause) }, c.end)
 	}
+	s.configure(settings{maxAge: "4s"})
+	s.hangUp()
+	s.fault("Graphite's answer is an old one", func() { s.graphite.Answer(front.Answer{Repeat: true}) }, good)
 	s.script("weigh.lua", "function weigh() error('no') end")
 	s.fault(held, func() {
 		s.configure(settings{backend: "function = \"lua\"\nscript = \"{dir}/weigh.lua\""})

@@ -111,6 +111,7 @@ type settings struct {
 	backend string   // keys of the backend
 	tables  string   // more tables
 	timeout string   // of HAProxy's socket; empty: 1s
+	maxAge  string   // of the backend; empty: 30s
 }
 
 // configure writes the configuration.
@@ -147,10 +148,10 @@ name = "ingest"
 target = "aliasByNode(load.*, 1)"
 interval = "1s"
 window = "1m"
-max_age = "30s"
+max_age = %q
 %s
 %s
-`, strings.Join(sockets, ", "), cmp.Or(c.timeout, "1s"), s.graphite.URL, admin, strings.ReplaceAll(c.tables, "{dir}", s.dir), function, strings.ReplaceAll(c.backend, "{dir}", s.dir))
+`, strings.Join(sockets, ", "), cmp.Or(c.timeout, "1s"), s.graphite.URL, admin, strings.ReplaceAll(c.tables, "{dir}", s.dir), cmp.Or(c.maxAge, "30s"), function, strings.ReplaceAll(c.backend, "{dir}", s.dir))
 	if !strings.Contains(text, "[log]") {
 		text = "[log]\nformat = \"json\"\n" + text
 	}

@@ -34,7 +34,14 @@ type Answer struct {
 	All     string            // JSON in place of every load
 	Age     time.Duration     // how old the newest point is
 	Clock   time.Duration     // how far its clock is ahead of ours
+	Repeat  bool              // the last answer before, with the Date that it had, as out of a cache that does not tell
 	Raw     http.HandlerFunc  // in place of a render
+}
+
+// render is an answer that has been made.
+type render struct {
+	date, body string
+	points     map[string]trace.Point
 }
 
 // Graphite is the render API on a fixed address of 127.0.0.1. Its methods are
@@ -52,7 +59,8 @@ type Graphite struct {
 	mu     sync.Mutex
 	loads  map[string]float64
 	answer Answer
-	behind *url.URL // a real one that is asked; nil: none
+	last   map[string]render // by target; what Answer.Repeat repeats
+	behind *url.URL          // a real one that is asked; nil: none
 	server *http.Server
 	done   chan struct{} // closed when server has ended
 	free   chan struct{} // closed to release what hangs
@@ -62,7 +70,7 @@ type Graphite struct {
 // NewGraphite starts one. With certificates it speaks TLS and shows what that
 // function returns.
 func NewGraphite(t *trace.Trace, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*Graphite, error) {
-	g := &Graphite{trace: t, loads: map[string]float64{}, free: make(chan struct{})}
+	g := &Graphite{trace: t, loads: map[string]float64{}, last: map[string]render{}, free: make(chan struct{})}
 	scheme := "http"
 	if certificate != nil {
 		g.tls = &tls.Config{GetCertificate: certificate, NextProtos: []string{"http/1.1"}}
@@ -181,15 +189,28 @@ func (g *Graphite) render(w http.ResponseWriter, r *http.Request) {
 	case behind != nil:
 		g.pass(w, r, behind, &note)
 	default:
-		now := time.Now()
-		body, points := a.body(loads, now)
-		note.Points, note.Whole = points, true
-		w.Header().Set("Date", now.Add(a.Clock).UTC().Format(http.TimeFormat))
+		is := g.made(target, &a, loads)
+		note.Points, note.Whole = is.points, true
+		w.Header().Set("Date", is.date)
 		w.Header().Set("Content-Type", "application/json")
-		if _, err := w.Write(body); err != nil {
+		if _, err := io.WriteString(w, is.body); err != nil {
 			note.Whole = false
 		}
 	}
+}
+
+// made makes an answer, or takes the last one.
+func (g *Graphite) made(target string, a *Answer, loads map[string]float64) render {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if is, ok := g.last[target]; ok && a.Repeat {
+		return is
+	}
+	now := time.Now()
+	body, points := a.body(loads, now)
+	is := render{now.Add(a.Clock).UTC().Format(http.TimeFormat), string(body), points}
+	g.last[target] = is
+	return is
 }
 
 // wait waits; false when the asker has gone or the answer was taken back.
