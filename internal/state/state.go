@@ -121,8 +121,11 @@ func decode(path string, data []byte) (Content, error) {
 	}
 	for i := range c.Learnt {
 		l := &c.Learnt[i]
-		if l.Lifetime < 0 {
+		switch {
+		case l.Lifetime < 0:
 			return unusable(path, "the lifetime learnt for %q is negative", l.Backend)
+		case l.Weights == nil:
+			return unusable(path, "the weights learnt for %q are missing", l.Backend)
 		}
 		for server, w := range l.Weights {
 			if w < 0 || w > 256 {

@@ -82,6 +82,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		"pin at 257":      {`{"version":1,"controls":{"b":{"pins":{"s":{"weight":257}}}}}`, "allowed: 1 to 256"},
 		"mode":            {`{"version":1,"controls":{"b":{"mode":{"mode":"off"}}}}`, `mode of "b" is "off"`},
 		"weight learnt":   {`{"version":1,"learnt":[{"backend":"b","weights":{"s":-1}}]}`, `"b"/"s" is -1`},
+		"weights":         {`{"version":1,"learnt":[{"backend":"b","weights":null}]}`, `the weights learnt for "b" are missing`},
 		"lifetime":        {`{"version":1,"learnt":[{"backend":"b","lifetime":-1}]}`, "negative"},
 		"wrong type":      {`{"version":1,"learnt":3}`, "cannot unmarshal"},
 	} {
