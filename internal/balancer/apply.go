@@ -96,8 +96,9 @@ func (p *plane) tellIfRaised(server string, weight int, now *haproxy.State) {
 }
 
 // restore puts the weights that the last worker had into force in a new one:
-// those of servers that are still there, in rotation and not at weight 0. It
-// fails only when HAProxy can't be talked to; then it is tried again.
+// those of servers that are still there, in rotation and not at weight 0, unless
+// they are too old. It fails only when HAProxy can't be talked to; then it is
+// tried again.
 func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.State, error) {
 	p.memory.readOnly = false // the configuration may be another one
 	p.tellUnsure(state)
@@ -109,7 +110,7 @@ func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.Sta
 			undrained = append(undrained, s.Name)
 		}
 	}
-	from := p.limited(p.memory.comeback.with(p.memory.belief))
+	from := p.limited(p.putBack())
 	changes, written := differing(from, state), 0
 	old := p.memory.worker
 	if p.write && len(changes) > 0 {
@@ -128,10 +129,28 @@ func (p *plane) restore(ctx context.Context, state *haproxy.State) (*haproxy.Sta
 		p.log.Warn("servers that were at weight 0 take connections again, since the reload has set their initial weights",
 			"servers", strings.Join(undrained, " "), "do", "drain them again if they must stay out (set server BACKEND/SERVER state drain)")
 	}
-	p.memory.adopt(state)
+	p.memory.adopt(state, p.now())
 	p.memory.comeback.expect(from, state, p.now())
 	return state, nil
 }
+
+// putBack are the weights that a new worker is to get. Weights of long ago, from
+// before a long outage or before the backend was taken out of haproxy.cfg, say
+// nothing of today's loads: the configuration's are better, until a pass, which is
+// asked for, has others. Those that an operator has frozen are meant to come back.
+func (p *plane) putBack() map[string]int {
+	age := p.now().Sub(p.memory.stood)
+	if !p.outdated(age) {
+		return p.memory.comeback.with(p.memory.belief)
+	}
+	p.log.Info("the weights from before are too old to be put back", "age", age.Round(time.Second).String(),
+		"limit", p.remember.String(), "meanwhile", "those of haproxy.cfg count until a pass sets others")
+	p.wake()
+	return nil
+}
+
+// outdated tells whether weights of such an age are not put back any more.
+func (p *plane) outdated(age time.Duration) bool { return age > p.remember && p.control.Freeze == nil }
 
 // limited brings weights to be put back within today's limits, which may not be
 // those that they were worked out with, or not have been ours to work out. What an

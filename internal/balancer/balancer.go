@@ -54,6 +54,7 @@ type Options struct {
 	Observer Observer         // nil means nobody
 	Delay    time.Duration    // before the first render: many backends must not ask Graphite in one moment
 	Watched  bool             // somebody else tells when a socket as a whole is gone
+	Remember time.Duration    // how old weights may be to be put back into a new worker; 0 means 10 min
 	Looks    time.Duration    // between two looks at the servers' states beside the passes; 0 means none: nobody names servers from the tables
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
@@ -62,6 +63,9 @@ type Options struct {
 
 // renderLimit bounds a render whose client has lost its own deadline.
 const renderLimit = 30 * time.Second
+
+// rememberDefault is Options.Remember when that is 0.
+const rememberDefault = 10 * time.Minute
 
 // namesGrace is how long the first render waits, when it needs the servers'
 // names, for planes that have not answered yet while others have.
@@ -89,6 +93,9 @@ func New(o Options) *Balancer {
 	}
 	if o.Jitter == nil {
 		o.Jitter = rand.Float64
+	}
+	if o.Remember <= 0 {
+		o.Remember = rememberDefault
 	}
 	if o.Backend.Interval <= 0 {
 		o.Backend.Interval = weighting.DefaultSettings().Interval

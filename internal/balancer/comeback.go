@@ -52,8 +52,12 @@ func (c *comeback) with(belief map[string]int) map[string]int {
 }
 
 // due are the weights that can be put back now. What is owed to a server that is
-// gone, or that somebody has given another weight, is forgotten.
-func (c *comeback) due(state *haproxy.State) []haproxy.Change {
+// gone, or that somebody has given another weight, is forgotten, and all of it
+// when it is outdated.
+func (c *comeback) due(state *haproxy.State, outdated bool) []haproxy.Change {
+	if outdated {
+		c.owed = nil
+	}
 	var due []haproxy.Change
 	for server, w := range c.owed {
 		s, there := state.Server(server)
@@ -75,7 +79,7 @@ func (c *comeback) hurried(now time.Time) bool {
 // repay puts back the weights of servers that have come up since the new worker
 // was met. It fails only when HAProxy can't be talked to; then it is tried again.
 func (p *plane) repay(ctx context.Context, state *haproxy.State) (*haproxy.State, error) {
-	due := p.memory.comeback.due(state)
+	due := p.memory.comeback.due(state, p.outdated(p.now().Sub(p.memory.comeback.met)))
 	if len(due) == 0 {
 		return state, nil
 	}

@@ -89,16 +89,20 @@ func TestOwedWeightsAreForgotten(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"late": 4, "set": 5, "gone": 6}, c.owed); diff != "" {
 		t.Errorf("-want +owed:\n%s", diff)
 	}
-	if due := c.due(state); due != nil {
+	if due := c.due(state, false); due != nil {
 		t.Errorf("due to servers that are down: %v", due)
 	}
 	state = &haproxy.State{Servers: []haproxy.Server{server("late", 100, haproxy.OpRunning), server("set", 42, haproxy.OpRunning)}}
-	if diff := cmp.Diff([]haproxy.Change{{Server: "late", Weight: 4}}, c.due(state)); diff != "" {
+	if diff := cmp.Diff([]haproxy.Change{{Server: "late", Weight: 4}}, c.due(state, false)); diff != "" {
 		t.Errorf("-want +due:\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]int{"late": 4}, c.owed); diff != "" {
 		t.Errorf("-want +owed in the end:\n%s", diff)
 	}
+	if due := c.due(state, true); due != nil || len(c.owed) != 0 {
+		t.Errorf("due %v, owed %v, long after", due, c.owed)
+	}
+	c.owed = map[string]int{"late": 4}
 	if !c.hurried(now.Add(settling-1)) || c.hurried(now.Add(settling)) {
 		t.Error("servers are to be looked for in the first minute, and no longer")
 	}

@@ -35,6 +35,11 @@ type FleetOptions struct {
 // the interval keeps them apart.
 const stagger = 20 * time.Millisecond
 
+// rememberLeast is how old weights may be in any case to be put back into a new
+// worker: state.max_age = 0 forgets at a start of this process, and a reload of
+// HAProxy is none.
+const rememberLeast = time.Minute
+
 // NewFleet wires a checked configuration; it does no I/O.
 func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 	logger := o.Logger
@@ -66,6 +71,7 @@ func NewFleet(c *config.Config, o FleetOptions) (*Fleet, error) {
 			Backend: b, Renderer: renderer, Planes: planesOf(&b, planes), Logger: logger,
 			Delay:    time.Duration(i) * min(stagger, b.Interval/time.Duration(len(c.Backends))),
 			Controls: o.Controls, Observer: o.Observer, Watched: true, Looks: looks,
+			Remember: max(c.State.MaxAge, rememberLeast),
 		}))
 	}
 	for i := range planes {

@@ -39,7 +39,9 @@ func (p *plane) learn() {
 func (p *plane) recall(l Learnt, ended bool) {
 	p.memory.trusting = !ended
 	p.memory.known, p.memory.worker = true, l.Worker
-	p.memory.belief, p.memory.lastChange = maps.Clone(l.Weights), l.LastChange
+	p.memory.stood, p.memory.lastChange = l.Time, l.LastChange
+	p.memory.belief = make(map[string]int, len(l.Weights))
+	maps.Copy(p.memory.belief, l.Weights)
 	p.lifetime.recall(l)
 }
 

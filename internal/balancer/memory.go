@@ -15,6 +15,8 @@ type memory struct {
 	// belief is the weight that each server should have in HAProxy when nobody
 	// but us writes: what we applied last, or found when we applied nothing.
 	belief map[string]int
+	// stood is when belief was last known to stand in worker: that answered then.
+	stood time.Time
 	// unsure are weights that were sent without an answer: HAProxy may take
 	// them yet, and then nobody else has written them.
 	unsure     map[string]int
@@ -25,9 +27,17 @@ type memory struct {
 	comeback   comeback
 }
 
-// adopt takes over the weights that a worker has.
-func (m *memory) adopt(state *haproxy.State) {
-	m.known, m.worker = true, state.Info.Worker
+// stands notes that a worker has answered at now: if it is the one remembered,
+// it has what we left in it.
+func (m *memory) stands(w haproxy.Worker, now time.Time) {
+	if m.known && w == m.worker {
+		m.stood = now
+	}
+}
+
+// adopt takes over the weights that a worker has at now.
+func (m *memory) adopt(state *haproxy.State, now time.Time) {
+	m.known, m.worker, m.stood = true, state.Info.Worker, now
 	m.belief, m.unsure = weightsOf(state.Servers), nil
 }
 

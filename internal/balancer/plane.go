@@ -45,6 +45,7 @@ type plane struct {
 	watched  bool // a watcher tells when the socket is gone
 	log      *slog.Logger
 	now      func() time.Time
+	remember time.Duration // how old weights may be to be put back
 	controls *Controls
 	observer Observer
 	wake     func() // asks the balancer for a render at once
@@ -80,7 +81,7 @@ func newPlane(p Plane, o *Options, log *slog.Logger, allowed bool) *plane {
 	made := &plane{
 		socket: p.Socket, data: p.DataPlane, backend: &o.Backend,
 		explicit: len(o.Backend.Sockets) > 0, allowed: allowed, log: log, now: o.Now,
-		controls: o.Controls, observer: o.Observer, watched: o.Watched && allowed,
+		remember: o.Remember, controls: o.Controls, observer: o.Observer, watched: o.Watched && allowed,
 		pictures:  make(chan *picture, 1),
 		workers:   make(chan haproxy.Worker, 1),
 		back:      make(chan struct{}, 1),
@@ -139,6 +140,7 @@ func (p *plane) run(ctx context.Context) error {
 		case picture := <-p.pictures:
 			p.guard(func() { _ = p.pass(ctx, picture) }) // told by p.faults
 		case w := <-p.workers:
+			p.memory.stands(w, p.now())
 			if w != p.asked || p.retry() || p.memory.comeback.hurried(p.now()) {
 				p.guard(func() { p.contact(ctx) })
 			} else if p.lookDue() {
@@ -327,7 +329,7 @@ func (p *plane) meet(ctx context.Context, state *haproxy.State) (*haproxy.State,
 	case !p.memory.known:
 		p.log.Info("weights in force", "worker", state.Info.Worker.PID, "version", state.Info.Version,
 			"balance", state.Algorithm, "weights", weightsText(state.Servers))
-		p.memory.adopt(state)
+		p.memory.adopt(state, p.now())
 	case state.Info.Worker != p.memory.worker:
 		restored, err := p.restore(ctx, state)
 		if err != nil {
@@ -341,6 +343,7 @@ func (p *plane) meet(ctx context.Context, state *haproxy.State) (*haproxy.State,
 		}
 		state = repaid
 	}
+	p.memory.stands(state.Info.Worker, p.now())
 	p.memory.arrivals.note(state, p.now())
 	p.follow(state)
 	return state, nil

@@ -15,8 +15,10 @@ type Admin struct {
 // State is the table [state].
 type State struct {
 	File string // path; empty: nothing is kept over a restart
-	// MaxAge is how old what the loop has learnt may be at a start. Pins and
-	// freezes have times of their own.
+	// MaxAge is how old what the loop has learnt may be at a start, and weights
+	// that a reload or a restart of HAProxy has lost when they are put back; for
+	// these less than a minute counts as one. Pins and freezes have times of
+	// their own.
 	MaxAge time.Duration
 }
 
@@ -53,14 +55,10 @@ func readAdmin(t *table) Admin {
 }
 
 func readState(t *table) State {
-	s := State{
+	return State{
 		File:   t.pathOrOff("file", ""),
 		MaxAge: t.duration("max_age", 10*time.Minute, 0, 24*time.Hour),
 	}
-	if t.given("max_age") && !t.given("file") && t.sound("max_age") {
-		t.wrong("max_age", "has no use without state.file; add that, or remove it")
-	}
-	return s
 }
 
 // pathOrOff reads a path, or "off" for none.
