@@ -328,6 +328,22 @@ func TestRecallPutsWeightsBack(t *testing.T) {
 	})
 }
 
+// What was learnt is as old as HAProxy's last answer, and not as the last pass:
+// with long intervals a short restart would else lose the weights.
+func TestLearntStandsUntilTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := ingest()
+		b.Interval = time.Hour
+		r := newRig(t, b, newGraphite(uneven()), fourServers())
+		r.start()
+		time.Sleep(40 * time.Minute)
+		r.stop()
+		if l := r.balancer.planes[0].learnt.Load(); l == nil || time.Since(l.Time) > 2*time.Second {
+			t.Errorf("learnt %+v at %s", l, time.Now())
+		}
+	})
+}
+
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, g := fourServers(), newGraphite(uneven())

@@ -24,7 +24,7 @@ type Learnt struct {
 // when they change, so they can be shared, but for belief, which apply edits.
 func (p *plane) learn() {
 	p.learnt.Store(&Learnt{
-		Backend: p.backend.Name, Socket: p.socket, Time: p.now().UTC(), Worker: p.memory.worker,
+		Backend: p.backend.Name, Socket: p.socket, Time: p.memory.stood.UTC(), Worker: p.memory.worker,
 		Weights: maps.Clone(p.memory.belief), LastChange: p.memory.lastChange,
 		Lifetime: p.lifetime.mean, LifetimeFrom: p.lifetime.from,
 	})

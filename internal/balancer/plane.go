@@ -136,6 +136,9 @@ func (p *plane) run(ctx context.Context) error {
 		p.beat.now(p.now())
 		select {
 		case <-ctx.Done():
+			if p.learnt.Load() != nil {
+				p.learn() // it has stood until now, and not only until the last pass
+			}
 			return nil
 		case picture := <-p.pictures:
 			p.guard(func() { _ = p.pass(ctx, picture) }) // told by p.faults
