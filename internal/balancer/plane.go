@@ -162,30 +162,6 @@ func (p *plane) run(ctx context.Context) error {
 	}
 }
 
-// lost tells whether HAProxy could not be read the last time, by this plane or
-// by the one whose table it has inherited.
-func (p *plane) lost() bool {
-	t := p.table.Load()
-	return p.unread != nil || t != nil && t.Unread()
-}
-
-// The rest after the first try to read HAProxy again, and the longest one.
-const (
-	retryFirst = 2 * time.Second
-	retryMost  = 16 * time.Second
-)
-
-// retry tells whether it is time to read HAProxy again: it could not be read,
-// and its watcher has had an answer since, from the same worker.
-func (p *plane) retry() bool {
-	if p.unread == nil || p.now().Before(p.retryAt) {
-		return false
-	}
-	p.retryRest = min(max(2*p.retryRest, retryFirst), retryMost)
-	p.retryAt = p.now().Add(p.retryRest)
-	return true
-}
-
 // contact reads HAProxy outside of a pass: at the start, when another worker
 // answers, and when the socket answers again. Weights that a reload has lost are
 // put back on the way. The pass that could not be made, with the orders given

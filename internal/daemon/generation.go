@@ -29,7 +29,9 @@ func (d *daemon) newGeneration(c *config.Config, before *generation) (*generatio
 	chances := newChances(c)
 	fleet, err := balancer.NewFleet(c, balancer.FleetOptions{
 		Logger: d.log, Controls: d.controls, Observer: balancer.Observers{d.metrics, d, chances},
-		Named: len(d.options.Config.SPOA.Listen) > 0, // read at start only, as the agent's
+		// By SPOE, and by Lua in HAProxy, which reads the tables at admin.listen. Both
+		// keys are read at start only.
+		Named: len(d.options.Config.SPOA.Listen) > 0 || d.options.Config.Admin.Listen != (config.Listener{}),
 	})
 	if err != nil {
 		return nil, err
