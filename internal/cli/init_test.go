@@ -196,7 +196,7 @@ func FuzzInitText(f *testing.F) {
 		m := &match{target: target, servers: 2, maxAge: usualMaxAge, window: usualWindow, others: []string{series, target}}
 		m.matched, m.strangers = []string{"s1"}, []string{series}
 		m.naming, _ = bestNaming([]string{path + "s1" + path, path + "s2" + path}, []string{"s1", "s2"}, true)
-		other := &initBackend{name: "other", everywhere: true, servers: []string{"s1"}, why: series, found: m}
+		other := &initBackend{name: "other", everywhere: true, servers: []string{"s1"}, why: "x" + series, found: m}
 		d := &draft{
 			sockets:  []*initSocket{{address: haproxy.Address{Kind: "unix", Path: "/a"}, info: haproxy.Info{Version: series}}},
 			graphite: graphiteFlags{url: "http://127.0.0.1"},
