@@ -162,7 +162,7 @@ func (p *pass) explainGivenWay(e *entry, before, after, ramped float64) {
 		before = ramped
 	}
 	e.out.because(StepRamp, before, after, p.words.s("its ramp gave way: ramps lift no other server above ").f(warmLift).
-		s(" times its fair share, less where its load is above the mean, so this share is left").end())
+		s(" times its wanted or its fair share, less where its load is above the mean, so this share is left").end())
 }
 
 func (p *pass) explainWeight(e *entry, share, scale float64, rounded int, scaleText string) {

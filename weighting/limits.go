@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// warmLift is how far the ramps of others may lift a server, in fair shares: a
-// busier one by so much less as its load is above the mean.
+// warmLift is how far the ramps of others may lift a server: times its wanted
+// share, or times its fair share, of a busier one by so much less as its load is
+// above the mean.
 const warmLift = 1.5
 
 // limitShares applies the share cap and the cold ramp. What a server may not
@@ -76,8 +77,9 @@ func (p *pass) setCeilings() {
 // setCaps works out each entry's largest share while some are cold; before it,
 // shares are what the function wants within the ceilings. A ramp protects its
 // server from too many connections, but it must not send them to one that has
-// too many already: a warm server is lifted above its wanted share only up to
-// warmLift fair shares, and by so much less as its load is above the mean. What
+// too many already: a warm server is lifted to warmLift times its wanted share at
+// most, or warmLift fair shares, less by so much as its load is above the mean,
+// if that is more. So a few cold servers change nothing between the others. What
 // is left over then goes to the cold ones, beyond their ramps. So a backend of
 // which most has just started is balanced nearly as usual. It returns the caps
 // as the ramps alone have them.
@@ -97,7 +99,7 @@ func (p *pass) setCaps() (ramped []float64) {
 		case e.isCold():
 			p.caps[i], room[i] = min(p.ceilings[i], e.cold*fair), eased
 		default:
-			p.caps[i] = min(p.ceilings[i], max(p.shares[i], warmLift*eased))
+			p.caps[i] = min(p.ceilings[i], warmLift*max(p.shares[i], eased))
 		}
 	}
 	ramped = append(ramped, p.caps...)

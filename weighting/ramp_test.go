@@ -71,9 +71,9 @@ func TestTheBusiestOfTheColdServersTakesLeast(t *testing.T) {
 	}
 }
 
-// The law of the ramp, for every function: it lifts no warm server above what
-// the function wants for it without ramps, or warmLift fair shares if that is
-// more, less where its load is above the mean. And a ramp gives way only where
+// The law of the ramp, for every function: it lifts no warm server above 1.5
+// times what the function wants for it without ramps, or 1.5 fair shares if that
+// is more, less where its load is above the mean. And a ramp gives way only where
 // that leaves no other choice.
 func TestRampsLiftNoWarmServerTooHigh(t *testing.T) {
 	for _, f := range allFunctions {
@@ -114,9 +114,9 @@ func TestRampsLiftNoWarmServerTooHigh(t *testing.T) {
 						}
 						continue
 					}
-					most := max(wanted.limited(i), fair*1.5*min(1, 1/max(s.Relative, 1)))
+					most := 1.5 * max(wanted.limited(i), fair*min(1, 1/max(s.Relative, 1)))
 					if math.IsNaN(s.Relative) {
-						most = max(wanted.limited(i), fair*1.5)
+						most = 1.5 * max(wanted.limited(i), fair)
 					}
 					if f != Feedback {
 						most = min(most, set.MaxShare*fair)

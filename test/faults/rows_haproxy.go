@@ -187,8 +187,8 @@ func configurationRows() []row {
 		{
 			name: "haproxy-no-servers", fault: "a reload leaves the backend without servers, another brings them back",
 			told:  []told{maybe(held)},
-			begin: reload(empty), end: reload(haproxyConfig), holds: "nothing is written; they come back as new servers, all equal",
-			after: weights{"s1": 100, "s2": 100, "s3": 100, "s4": 100},
+			begin: reload(empty), end: reload(haproxyConfig), holds: "nothing is written; they come back as new servers, the busiest with less",
+			after: weights{"s1": 200, "s2": 200, "s3": 200, "s4": 115},
 		},
 		{
 			name: "haproxy-server-added", fault: "a server is added at run time", moves: true,
@@ -214,12 +214,12 @@ func configurationRows() []row {
 		{
 			name: "haproxy-all-maint", fault: "all servers are put into maint, then back", told: []told{held},
 			begin: runtime("set server {} state maint", four...), end: runtime("set server {} state ready", four...),
-			holds: "they are left alone, and come back as new servers, all equal", after: weights{"s1": 200, "s2": 200, "s3": 200, "s4": 200},
+			holds: "they are left alone, and come back as new servers, the busiest with less", after: weights{"s1": 200, "s2": 200, "s3": 200, "s4": 128},
 		},
 		{
 			name: "haproxy-all-drain", fault: "all servers are drained, then back", told: []told{held},
 			begin: runtime("set server {} state drain", four...), end: runtime("set server {} state ready", four...),
-			holds: "they are left alone, and come back as new servers, all equal", after: weights{"s1": 200, "s2": 200, "s3": 200, "s4": 200},
+			holds: "they are left alone, and come back as new servers, the busiest with less", after: weights{"s1": 200, "s2": 200, "s3": 200, "s4": 128},
 		},
 		{
 			name: "haproxy-static", fault: "a reload brings a static algorithm, another takes it back", told: []told{static},
