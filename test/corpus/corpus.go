@@ -14,6 +14,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +79,11 @@ func Keep(corpus, folder string) (int, error) {
 		return strings.Compare(a, b)
 	})
 	all = slices.Compact(all)
+	for _, input := range all {
+		if _, err := decode(input); err != nil { // Add would fail later
+			return 0, fmt.Errorf("%s: %w", folder, err)
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(corpus), 0o755); err != nil {
 		return 0, err
 	}
@@ -101,7 +107,7 @@ func read(file string) ([]string, error) {
 }
 
 // decode reads the values of an input, one a line: []byte("..."), string("..."),
-// bool(true), uint16(7). Other types are added here when a fuzz test has them.
+// bool(true), byte('x'), int64(-7), uint64(7). Other types are added here when a fuzz test has them.
 func decode(input string) ([]any, error) {
 	var values []any
 	for line := range strings.Lines(input) {
@@ -137,16 +143,30 @@ func value(line string) (any, error) {
 	case "uint16":
 		n, err := strconv.ParseUint(text, 10, 16)
 		return uint16(n), err
+	case "uint64":
+		return strconv.ParseUint(text, 10, 64)
+	case "int64":
+		return strconv.ParseInt(text, 10, 64)
+	case "byte":
+		r, _, rest, err := strconv.UnquoteChar(strings.TrimPrefix(text, "'"), '\'')
+		if err == nil && (r > math.MaxUint8 || rest != "'") {
+			err = strconv.ErrRange
+		}
+		return byte(r), err
 	default:
 		return nil, fmt.Errorf("the type %s is not known here", kind)
 	}
 }
 
-// literal is the text of a string, a number, or true and false.
+// literal is the text of a string, a number with its sign, a character in its
+// quotes, or true and false.
 func literal(e ast.Expr) (string, error) {
 	switch e := e.(type) {
 	case *ast.Ident:
 		return e.Name, nil
+	case *ast.UnaryExpr:
+		text, err := literal(e.X)
+		return e.Op.String() + text, err
 	case *ast.BasicLit:
 		if e.Kind == token.STRING {
 			return strconv.Unquote(e.Value)

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,11 +56,11 @@ func TestKeep(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	got, err := decode("[]byte(\"a\\x00(\")\nuint16(65535)\n")
-	if diff := cmp.Diff([]any{[]byte("a\x00("), uint16(65535)}, got); diff != "" || err != nil {
+	got, err := decode("[]byte(\"a\\x00(\")\nuint16(65535)\nuint64(18446744073709551615)\nint64(-75)\nbyte('\\x02')\nbyte('K')\nbyte('\\'')\n")
+	if diff := cmp.Diff([]any{[]byte("a\x00("), uint16(65535), uint64(math.MaxUint64), int64(-75), byte(2), byte('K'), byte('\'')}, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
-	for _, wrong := range []string{"string(1", "\"a\"", "string(\"a\", \"b\")", "float64(1)", "uint16(65536)", "bool(maybe)", "string(f())"} {
+	for _, wrong := range []string{"string(1", "\"a\"", "string(\"a\", \"b\")", "float64(1)", "uint16(65536)", "byte('ü'+1)", "byte('\u0100')", "bool(maybe)", "string(f())"} {
 		if got, err := decode(wrong + "\n"); err == nil {
 			t.Errorf("%s is taken as %v", wrong, got)
 		}
