@@ -247,10 +247,22 @@ func (s *scene) freeDisk(context.Context) error {
 	return os.Remove(s.file("state/filler"))
 }
 
-// blockState puts a folder where the state file belongs: not even root can write it then.
+// blockState puts a folder where the state file belongs: not even root can write
+// it then. They change places in one step, since the daemon may write meanwhile.
 func (s *scene) blockState() error {
-	path := s.file("state/state.json")
-	return errors.Join(os.RemoveAll(path), os.MkdirAll(filepath.Join(path, "x"), 0o700))
+	path, folder := s.file("state/state.json"), s.file("state/blocking")
+	if err := os.MkdirAll(filepath.Join(folder, "x"), 0o700); err != nil {
+		return err
+	}
+	for tries := 0; ; tries++ {
+		err := unix.Renameat2(unix.AT_FDCWD, folder, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+		if err == nil {
+			return os.RemoveAll(folder) // the file, now
+		}
+		if err = os.Rename(folder, path); err == nil || tries > 100 { // there was none
+			return err
+		}
+	}
 }
 
 // remount makes the small file system read-only, or takes that back.
