@@ -337,8 +337,8 @@ func rivalRows() []row {
 		{
 			name: "haproxy-operator", fault: "an operator sets a weight, drains a server, and sets another to 0", moves: true,
 			holds: "the weight is taken back, the others are left alone", told: []told{upTo(2, stranger)},
-			begin:  both(runtime("set server {} weight 17", "s1"), runtime("set server {} state drain", "s2"), runtime("set server {} weight 0", "s3")),
-			end:    both(runtime("set server {} state ready", "s2"), runtime("set server {} weight 100", "s3")),
+			begin: both(runtime("set server {} weight 17", "s1"), runtime("set server {} state drain", "s2"), runtime("set server {} weight 0", "s3")),
+			end:   both(runtime("set server {} state ready", "s2"), runtime("set server {} weight 100", "s3")),
 			// s2 and s3 have just come in the end: two ramps of four lift s1 a little, by the minute.
 			during: weights{"s1": 200, "s2": 128, "s3": 0, "s4": 64}, after: weights{"s4": 200},
 		},
