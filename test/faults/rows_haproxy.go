@@ -209,8 +209,10 @@ func configurationRows() []row {
 			second: loads{"s1": 100, "s2": 100, "s3": 200, "s9": 400, "s5": 100, "s6": 100, "s7": 100},
 			holds:  "the new name is a new server, which comes up slowly",
 			begin:  reload(edited("server s4", "server s9")), end: reload(haproxyConfig),
-			// s4 and s5 have just come then: two ramps lift s1 and s2 a little, by the minute.
-			during: weights{"s1": 200, "s2": 200, "s3": 128}, after: weights{"s3": 200},
+			// s4 and s5 have just come then. Each of the others is at the most that ramps may
+			// lift it to, and those two share what is left, until in half a minute their
+			// ramps are above that.
+			during: weights{"s1": 200, "s2": 200, "s3": 128}, after: weights{"s1": 86, "s2": 173, "s3": 200},
 		},
 		{
 			name: "haproxy-all-maint", fault: "all servers are put into maint, then back", told: []told{held},
@@ -339,8 +341,8 @@ func rivalRows() []row {
 			holds: "the weight is taken back, the others are left alone", told: []told{upTo(2, stranger)},
 			begin: both(runtime("set server {} weight 17", "s1"), runtime("set server {} state drain", "s2"), runtime("set server {} weight 0", "s3")),
 			end:   both(runtime("set server {} state ready", "s2"), runtime("set server {} weight 100", "s3")),
-			// s2 and s3 have just come in the end: two ramps of four lift s1 a little, by the minute.
-			during: weights{"s1": 200, "s2": 128, "s3": 0, "s4": 64}, after: weights{"s4": 200},
+			// s2 and s3 have just come in the end, as in haproxy-server-renamed.
+			during: weights{"s1": 200, "s2": 128, "s3": 0, "s4": 64}, after: weights{"s1": 88, "s2": 63, "s3": 63, "s4": 200},
 		},
 	}
 }
