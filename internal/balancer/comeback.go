@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/haproxy-weighter/haproxy-weighter/internal/haproxy"
@@ -42,12 +43,8 @@ func (c *comeback) with(belief map[string]int) map[string]int {
 		return belief
 	}
 	all := make(map[string]int, len(belief)+len(c.owed))
-	for server, w := range belief {
-		all[server] = w
-	}
-	for server, w := range c.owed {
-		all[server] = w
-	}
+	maps.Copy(all, belief)
+	maps.Copy(all, c.owed)
 	return all
 }
 
